@@ -45,6 +45,10 @@ class Form(ABC):
         """Raise PlanError where the ranks do not fit n tiles of (i, o)."""
 
     @abstractmethod
+    def within(self, n: int, i: int, o: int) -> "Form":
+        """The same form with each number lowered to the largest that fits."""
+
+    @abstractmethod
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         """Every factor by name; all counting of parameters starts here."""
 

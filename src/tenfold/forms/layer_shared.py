@@ -29,6 +29,9 @@ class LayerShared(Form):
                 "choose sites that every layer has"
             )
 
+    def within(self, n: int, i: int, o: int) -> Form:
+        return self
+
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         return {"C": (self.r, i, o)}
 

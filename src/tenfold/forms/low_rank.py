@@ -8,7 +8,7 @@ diagonal, so II-alpha is II-beta plus n d numbers, and II-beta is what one norma
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -27,6 +27,9 @@ class LowRank(Form):
 
     def check(self, n: int, i: int, o: int) -> None:
         check_rank("the rank of low_rank", self.d, min(i, o), f"the shorter side of its {i} x {o} tiles")
+
+    def within(self, n: int, i: int, o: int) -> Form:
+        return replace(self, d=min(self.d, i, o))
 
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         scale = {"s": (n, self.d)} if self.diagonal else {}

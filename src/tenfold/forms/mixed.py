@@ -40,6 +40,11 @@ class Mixed(Form):
         self.shared.check(n, i, o)
         self.private.check(n, i, o)
 
+    def within(self, n: int, i: int, o: int) -> Form:
+        private = self.private.within(n, i, o)
+        assert isinstance(private, LowRank)
+        return Mixed(self.shared.within(n, i, o), private)
+
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         return _join(self.shared.shapes(n, i, o), self.private.shapes(n, i, o))
 

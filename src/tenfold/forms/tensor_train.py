@@ -28,6 +28,9 @@ class TensorTrain(Form):
         check_rank("the input rank of tensor_train", self.p, i, f"the input side of its {i} x {o} tiles")
         check_rank("the output rank of tensor_train", self.q, o, f"the output side of its {i} x {o} tiles")
 
+    def within(self, n: int, i: int, o: int) -> Form:
+        return TensorTrain(min(self.p, i), min(self.q, o))
+
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         return {"U": (i, self.p), "core": (n, self.p, self.q), "V": (self.q, o)}
 

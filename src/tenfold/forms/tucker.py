@@ -31,6 +31,9 @@ class Tucker(Form):
         check_rank("the bank of tucker", self.l, n, f"the {n} tiles of its group")
         TensorTrain(self.p, self.q).check(n, i, o)
 
+    def within(self, n: int, i: int, o: int) -> Form:
+        return Tucker(min(self.l, n), min(self.p, i), min(self.q, o))
+
     def shapes(self, n: int, i: int, o: int) -> dict[str, Shape]:
         return {"U": (i, self.p), "P": (n, self.l), "C": (self.l, self.p, self.q), "V": (self.q, o)}
 

@@ -1,0 +1,139 @@
+"""Where models come from: a local folder, a hub name or a bare config, and which class reads it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tenfold.errors import CheckpointError
+from tenfold.safetensors_header import Header, read_header
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md", "*/config.json", "*/*.safetensors", "*.py"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model before any of its weights are read. folder and header are absent for a bare config."""
+
+    name: str
+    config: "PretrainedConfig"
+    folder: Path | None = None
+    header: Header | None = None
+
+    @property
+    def compressed(self) -> bool:
+        return getattr(self.config, "quantization_config", None) is not None
+
+
+def find(model: str, weights: bool) -> Source:
+    """MODEL as typed. With `weights`, a hub name is downloaded and a folder must hold whole safetensors files."""
+    path = Path(model)
+    if path.is_file():
+        if weights:
+            raise CheckpointError(f"this needs weights, got a bare config {model}: name a model folder or a hub name")
+        return Source(model, _config(path.parent if path.name == "config.json" else path))
+    if path.is_dir():
+        header = read_header(path) if weights or _has_weights(path) else None
+        return Source(model, _config(path), path, header)
+    if model.startswith((".", "/", "~")) or model.count("/") > 1:
+        raise CheckpointError(f"MODEL must be a folder, a config.json or a hub name, got {model}, which is not there: check the path")
+    if weights:
+        folder = _download(model)
+        return Source(model, _config(folder), folder, read_header(folder))
+    return Source(model, _config(model))
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors*"))
+
+
+def _config(where: Path | str) -> "PretrainedConfig":
+    from transformers import AutoConfig
+
+    if isinstance(where, Path) and where.is_dir() and not (where / "config.json").is_file():
+        raise CheckpointError(f"a model folder must hold a config.json, got none in {where}: name the folder of a model")
+    try:
+        return AutoConfig.from_pretrained(where)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"MODEL must be a folder, a config.json or a hub name that can be reached, got {where}: {reason}") from error
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"MODEL must be a folder or a hub name that can be reached, got {name}: {reason}") from error
+
+
+def model_class(source: Source) -> Any:
+    """The class that config.json names, or the base class where the weights of its head are not in the folder.
+
+    all-mpnet-base-v2 names MPNetForMaskedLM but carries no such head: loading that class would invent one.
+    """
+    import transformers
+
+    names = getattr(source.config, "architectures", None) or []
+    named = getattr(transformers, names[0], None) if names else None
+    base = transformers.AutoModel._model_mapping[type(source.config)]
+    if named is None or (source.header is not None and _lacks_head(named, source)):
+        return base[0] if isinstance(base, tuple) else base
+    return named
+
+
+def _lacks_head(cls: Any, source: Source) -> bool:
+    model = build(cls, source.config)
+    if model.base_model is model:
+        return False
+    tied = set(getattr(model, "all_tied_weights_keys", {}))
+    assert source.header is not None
+    for name, child in model.named_children():
+        own = [f"{name}.{key}" for key, _ in child.named_parameters()]
+        if child is not model.base_model and set(own) - tied and not source.header.has(name):
+            return True
+    return False
+
+
+def build(cls: Any, config: "PretrainedConfig") -> "PreTrainedModel":
+    """The model on the meta device: modules and shapes, no memory."""
+    import torch
+
+    with torch.device("meta"):
+        return cls._from_config(config)  # type: ignore[no-any-return]
+
+
+def skeleton(source: Source) -> "PreTrainedModel":
+    """The model as the folder has it, on the meta device."""
+    model = build(model_class(source), source.config)
+    if source.header is not None:
+        _drop_absent_pooler(model, source.header)
+    return model
+
+
+def load(source: Source) -> "PreTrainedModel":
+    """The model with its weights, in the precision that they are stored in, in eval mode. Every weight is checked."""
+    import torch
+
+    assert source.folder is not None and source.header is not None
+    try:
+        model = model_class(source).from_pretrained(source.folder, dtype="auto", use_safetensors=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(f"{source.folder} must load with transformers, got: {reason}") from error
+    _drop_absent_pooler(model, source.header)
+    for name, tensor in model.named_parameters():
+        if not torch.isfinite(tensor).all():
+            raise CheckpointError(f"every weight must be finite, got NaN or infinity in {name}: use a sound checkpoint")
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def _drop_absent_pooler(model: Any, header: Header) -> None:
+    """A pooler that the folder does not have stays away, instead of being invented and saved as if it were learnt."""
+    base = model.base_model
+    if getattr(base, "pooler", None) is not None and not header.has("pooler"):
+        base.pooler = None

@@ -1,0 +1,77 @@
+"""The single owner of a group's factors."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tenfold.forms import Form, Product
+
+BANKS = "factor_banks"
+"""The attribute of the base model that holds them all, and so the first word of their keys in a state dict."""
+
+
+class FactorBank(nn.Module):
+    """The factors of n tiles of (i, o) as parameters, once; the layers that use them hold an unregistered reference.
+
+    `products` is what the layers multiply with. While the base model runs it is made once for all of them: a tucker's
+    P C costs as much as many tokens, and slicing a stacked parameter in every layer would cost a full-size zero gradient
+    for each slice. Outside of the base model's forward (a layer called by itself, a checkpointed block run again in the
+    backward pass) it is made on demand.
+    """
+
+    def __init__(self, form: Form, n: int, i: int, o: int) -> None:
+        super().__init__()
+        form.check(n, i, o)
+        self.form, self.n, self.i, self.o = form, n, i, o
+        self._held: tuple[Product, ...] | None = None
+        for name, shape in form.shapes(n, i, o).items():
+            self.register_parameter(name, nn.Parameter(torch.empty(shape)))
+
+    def factors(self) -> dict[str, Tensor]:
+        return dict(self.named_parameters(recurse=False))
+
+    def products(self) -> tuple[Product, ...]:
+        return self.form.products(self.factors()) if self._held is None else self._held
+
+    def matrix(self, g: int) -> Tensor:
+        return self.form.matrix(self.factors(), g)
+
+    @torch.no_grad()
+    def fill_(self, factors: Mapping[str, Tensor]) -> None:
+        """Copy values in; the names and shapes must be the form's."""
+        own = self.factors()
+        assert own.keys() == factors.keys()
+        for name, value in factors.items():
+            assert own[name].shape == value.shape, (name, own[name].shape, value.shape)
+            own[name].copy_(value)
+
+    def hold(self) -> None:
+        self._held = self.form.products(self.factors())
+
+    def release(self) -> None:
+        self._held = None
+
+    def extra_repr(self) -> str:
+        return f"{self.form}, n={self.n}, i={self.i}, o={self.o}"
+
+
+def hold_during_forward(model: nn.Module) -> None:
+    """Let every forward pass of the base model make its banks' products once."""
+    model.register_forward_pre_hook(_hold)
+    model.register_forward_hook(_release, always_call=True)
+
+
+def _banks(model: nn.Module) -> Iterable[FactorBank]:
+    return getattr(model, BANKS).children()  # type: ignore[no-any-return]
+
+
+def _hold(model: nn.Module, args: Any) -> None:  # noqa: ARG001 - the signature of a hook
+    for bank in _banks(model):
+        bank.hold()
+
+
+def _release(model: nn.Module, args: Any, output: Any) -> None:  # noqa: ARG001
+    for bank in _banks(model):
+        bank.release()

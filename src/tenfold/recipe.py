@@ -1,0 +1,90 @@
+"""What the user asks for: strict, versioned, read from YAML and written next to what was made from it."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tenfold.errors import RecipeError, nearest
+
+VERSION = 1
+INITS = ("auto", "random", "hosvd", "hooi", "activation")
+
+
+class Compress(BaseModel):
+    """How to write a model's matrices. Either `method` or `to`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str | None = Field(None, description="a name such as IV-36-128, III-64, II-245, III-64+II-4")
+    to: str | None = Field(None, description="a size instead of a method: 1/48, 0.1 or 10%")
+    of: Literal["matrices", "paper", "model"] = Field("model", description="what `to` is a share of")
+    sites: Literal["all", "attention", "ffn"] | None = Field(None, description="which matrices take part; default: as the method says")
+    group: str = Field("all", description="what shares factors: all, role, layers:K (every K layers), none")
+    tile: str = Field("square", description="square (hidden x hidden where it divides), whole, or IxO")
+    family: str | None = Field(None, description="a family file's name, or auto")
+    embeddings: int | None = Field(None, ge=1, description="rank for the table of word vectors; default: left alone")
+    init: Literal["auto", "random", "hosvd", "hooi", "activation"] = Field("auto", description="where the factors start")
+    rounds: int = Field(3, ge=0, le=100, description="alternating improvements after the first guess")
+    recollect: bool = Field(False, description="fit each layer again to the inputs that the compressed layers before it give")
+    text: str | None = Field(None, description="a text file (or .xz, .gz) for init: activation, one passage a line")
+    tokens: int = Field(16384, ge=1, description="how many tokens of it")
+    length: int = Field(128, ge=8, description="in rows of this length")
+    seed: int = 0
+
+
+class Recipe(BaseModel):
+    """A whole recipe file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = VERSION
+    model: str | None = None
+    compress: Compress = Compress()
+
+
+def load_recipe(path: Path | None, overrides: dict[str, Any]) -> Recipe:
+    """The file (or nothing), then `section.key: value` overrides on top; everything is checked as one."""
+    data = _read(path) if path else {}
+    for dotted, value in overrides.items():
+        section = data
+        *parents, key = dotted.split(".")
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise RecipeError(f"a recipe key must lead through sections, got {dotted}: {parent} is a value")
+        section[key] = value
+    return parse_recipe(data)
+
+
+def parse_recipe(data: dict[str, Any]) -> Recipe:
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError(_explain(error.errors()[0])) from error
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    return yaml.safe_dump(recipe.model_dump(exclude_none=True), sort_keys=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"a recipe must be a readable file, got {path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"a recipe must be YAML, got {path}: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise RecipeError(f"a recipe must be a YAML mapping, got {type(data).__name__} in {path}")
+    return data
+
+
+def _explain(error: Any) -> str:
+    location = [str(part) for part in error["loc"]]
+    where = ".".join(location)
+    if error["type"] == "extra_forbidden":
+        section: type[BaseModel] = Compress if location[:-1] == ["compress"] else Recipe
+        return f'a recipe key must be one that this version knows, got "{where}": {nearest(location[-1], section.model_fields)}'
+    return f"the recipe key {where} is wrong: {error['msg']}, got {error['input']!r}"

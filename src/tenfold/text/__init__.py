@@ -1,0 +1,5 @@
+"""Plain text in."""
+
+from tenfold.text.reading import passages
+
+__all__ = ["passages"]
