@@ -130,7 +130,7 @@ def inputs(model: PreTrainedModel, batch: int = 3, length: int = 9, seed: int = 
         shape = (batch, config.num_channels, config.image_size, config.image_size)
         return {"pixel_values": torch.randn(shape, generator=generator, dtype=torch.float64).to(model.dtype)}
     ids = torch.randint(len(SPECIAL), config.vocab_size, (batch, length), generator=generator)
-    lengths = torch.randint((length + 1) // 2, length, (batch,), generator=generator)
+    lengths = torch.randint((length + 1) // 2, max(length, 2), (batch,), generator=generator)
     lengths[0] = length
     mask = torch.arange(length) < lengths[:, None]
     return {"input_ids": ids.where(mask, torch.tensor(config.pad_token_id)), "attention_mask": mask.long()}

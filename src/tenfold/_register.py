@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -18,9 +19,9 @@ def register_when_loaded() -> None:
 
 
 def _register() -> None:
-    from tenfold.hub import register
-
-    register()
+    """tenfold.hub registers as its last line; where it is itself what imports transformers, it is about to."""
+    if "tenfold.hub" not in sys.modules:
+        import_module("tenfold.hub")
 
 
 class _Watcher(MetaPathFinder):

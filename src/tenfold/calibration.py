@@ -134,9 +134,11 @@ class _Collector:
         self.inputs[path].add(rows)
 
     def _real(self, x: Tensor) -> Tensor:
-        if self.mask is not None and x.shape[:2] == self.mask.shape:
-            return x[self.mask.to(x.device).bool()]
-        return x.flatten(0, -2)
+        """The rows of real tokens; OPT flattens batch and length. Inputs of another length (DeBERTa's positions) count whole."""
+        rows = x.flatten(0, -2)
+        if self.mask is not None and len(rows) == self.mask.numel():
+            return rows[self.mask.to(x.device).bool().flatten()]
+        return rows
 
 
 def text_batches(tokenizer: Any, path: Path, tokens: int, length: int, rows: int = 16) -> list[Batch]:
@@ -149,7 +151,9 @@ def batches_of(tokenizer: Any, texts: Iterable[str], tokens: int, length: int, r
     before, after = _special_tokens(tokenizer)
     packed = list(_pack(tokenizer, texts, max(tokens // length, 1), length - len(before) - len(after)))
     if not packed:
-        raise TenfoldError(f"calibration text must fill at least one row of {length} tokens, got less: give more text, or a smaller length")
+        raise TenfoldError(
+            f"calibration text must fill at least one row of {length} tokens, got less: give more text, or a smaller length"
+        )
     ids = torch.tensor([[*before, *row, *after] for row in packed])
     return [{"input_ids": part, "attention_mask": torch.ones_like(part)} for part in ids.split(rows)]
 

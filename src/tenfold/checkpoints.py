@@ -1,10 +1,11 @@
 """Where models come from: a local folder, a hub name or a bare config, and which class reads it."""
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenfold.errors import CheckpointError
+from tenfold.errors import CheckpointError, PlanError
 from tenfold.safetensors_header import Header, read_header
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def find(model: str, weights: bool) -> Source:
         header = read_header(path) if weights or _has_weights(path) else None
         return Source(model, _config(path), path, header)
     if model.startswith((".", "/", "~")) or model.count("/") > 1:
-        raise CheckpointError(f"MODEL must be a folder, a config.json or a hub name, got {model}, which is not there: check the path")
+        raise CheckpointError(
+            f"MODEL must be a folder, a config.json or a hub name, got {model}, which is not there: check the path"
+        )
     if weights:
         folder = _download(model)
         return Source(model, _config(folder), folder, read_header(folder))
@@ -58,7 +61,9 @@ def _config(where: Path | str) -> "PretrainedConfig":
         return AutoConfig.from_pretrained(where)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(f"MODEL must be a folder, a config.json or a hub name that can be reached, got {where}: {reason}") from error
+        raise CheckpointError(
+            f"MODEL must be a folder, a config.json or a hub name that can be reached, got {where}: {reason}"
+        ) from error
 
 
 def _download(name: str) -> Path:
@@ -69,6 +74,17 @@ def _download(name: str) -> Path:
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise CheckpointError(f"MODEL must be a folder or a hub name that can be reached, got {name}: {reason}") from error
+
+
+def refuse_compressed(source: Source) -> None:
+    config = getattr(source.config, "quantization_config", None)
+    if config is None:
+        return
+    kind = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", "?")
+    what = "tenfold export --to dense" if kind == "tenfold" else "its own library"
+    raise PlanError(
+        f"compression starts from dense weights, got {source.name}, which holds {kind} weights: make it dense with {what} first"
+    )
 
 
 def model_class(source: Source) -> Any:
@@ -118,8 +134,11 @@ def skeleton(source: Source) -> "PreTrainedModel":
 def load(source: Source) -> "PreTrainedModel":
     """The model with its weights, in the precision that they are stored in, in eval mode. Every weight is checked."""
     import torch
+    from transformers.utils import logging
 
     assert source.folder is not None and source.header is not None
+    if not sys.stderr.isatty():
+        logging.disable_progress_bar()
     try:
         model = model_class(source).from_pretrained(source.folder, dtype="auto", use_safetensors=True)
     except (OSError, RuntimeError, ValueError) as error:

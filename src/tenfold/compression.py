@@ -104,7 +104,9 @@ def compress_(
     batches = None if batches is None else list(batches)
     say = progress or (lambda _: None)
     if getattr(model.base_model, BANKS, None) is not None:
-        raise PlanError("a model is compressed once, got one that already is: start from its dense export (tenfold export --to dense)")
+        raise PlanError(
+            "a model is compressed once, got one that already is: start from its dense export (tenfold export --to dense)"
+        )
     if init == "activation" and calibration is None:
         assert batches is not None
         say("reading calibration text")
@@ -132,7 +134,9 @@ def _chosen_init(init: str, calibrated: bool) -> str:
     if init == "auto":
         return "activation" if calibrated else "hosvd"
     if init == "activation" and not calibrated:
-        raise PlanError("the start activation needs text to see activations on, got none: give --text FILE, or take --init hosvd")
+        raise PlanError(
+            "the start activation needs text to see activations on, got none: give --text FILE, or take --init hosvd"
+        )
     return init
 
 

@@ -23,14 +23,18 @@ def complete_folder(out: Path, force: bool = False) -> Iterator[Path]:
         partial = out.with_name(f"{out.name}.partial-{os.getpid()}")
         partial.mkdir()
     except OSError as error:
-        raise OutputError(f"the output folder must be writable, got {error.strerror} for {error.filename}: choose another") from error
+        raise OutputError(
+            f"the output folder must be writable, got {error.strerror} for {error.filename}: choose another"
+        ) from error
     try:
         yield partial
         _take_name(partial, out)
     except Exception as error:
         shutil.rmtree(partial, ignore_errors=True)
         if _disk_full(error):
-            raise OutputError(f"writing {out} needs more disk space than there is ({error}): free some, nothing was kept") from error
+            raise OutputError(
+                f"writing {out} needs more disk space than there is ({error}): free some, nothing was kept"
+            ) from error
         raise
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)

@@ -99,7 +99,9 @@ def plan_of(model: "PreTrainedModel") -> Plan:
     """The plan that a compressed model carries."""
     config = getattr(model.config, "quantization_config", None)
     if not isinstance(config, TenfoldConfig):
-        raise PlanError(f"this needs a model that tenfold compressed, got {type(model).__name__} without a plan: compress it first")
+        raise PlanError(
+            f"this needs a model that tenfold compressed, got {type(model).__name__} without a plan: compress it first"
+        )
     return config.plan
 
 

@@ -48,7 +48,9 @@ def parse(text: str) -> Method:
     pieces = text.strip().split("+")
     matches = [_PART.fullmatch(piece.strip()) for piece in pieces]
     if len(pieces) > 2 or any(match is None for match in matches):
-        raise PlanError(f'a method must be one of the paper\'s names or a sum of two, got "{text}": write for example {EXAMPLES}')
+        raise PlanError(
+            f'a method must be one of the paper\'s names or a sum of two, got "{text}": write for example {EXAMPLES}'
+        )
     found = [match for match in matches if match is not None]
     parts = tuple(_numbers(match, text) for match in found)
     if len(parts) == 2:
@@ -73,7 +75,9 @@ def _numbers(match: re.Match[str], text: str) -> tuple[str, tuple[tuple[int, int
         kind, expected = "low_rank" + ("_alpha" if (match["variant"] or "").upper() == "ALPHA" else ""), 1
     ranks = [(int(p), int(q or p)) for p, q in re.findall(_RANK, match["numbers"])]
     if len(ranks) != expected or (kind != "tensor_train" and ranks and ranks[0][0] != ranks[0][1]):
-        raise PlanError(f'II and III take one rank, IV a bank size and a rank, ALBERT none, got "{text}": for example {EXAMPLES}')
+        raise PlanError(
+            f'II and III take one rank, IV a bank size and a rank, ALBERT none, got "{text}": for example {EXAMPLES}'
+        )
     return kind, tuple(ranks)
 
 

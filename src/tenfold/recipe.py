@@ -20,7 +20,9 @@ class Compress(BaseModel):
     method: str | None = Field(None, description="a name such as IV-36-128, III-64, II-245, III-64+II-4")
     to: str | None = Field(None, description="a size instead of a method: 1/48, 0.1 or 10%")
     of: Literal["matrices", "paper", "model"] = Field("model", description="what `to` is a share of")
-    sites: Literal["all", "attention", "ffn"] | None = Field(None, description="which matrices take part; default: as the method says")
+    sites: Literal["all", "attention", "ffn"] | None = Field(
+        None, description="which matrices take part; default: as the method says"
+    )
     group: str = Field("all", description="what shares factors: all, role, layers:K (every K layers), none")
     tile: str = Field("square", description="square (hidden x hidden where it divides), whole, or IxO")
     family: str | None = Field(None, description="a family file's name, or auto")

@@ -57,7 +57,9 @@ def _json(path: Path) -> dict[str, dict[str, str]]:
         data = json.loads(path.read_text(encoding="utf-8"))
         assert isinstance(data["weight_map"], dict)
     except (ValueError, KeyError, AssertionError, TypeError) as error:
-        raise CheckpointError(f"{path} must be JSON with a weight_map, got something else ({error}): copy the file again") from error
+        raise CheckpointError(
+            f"{path} must be JSON with a weight_map, got something else ({error}): copy the file again"
+        ) from error
     return data  # type: ignore[no-any-return]
 
 
@@ -72,7 +74,11 @@ def _read(file: Path) -> dict[str, tuple[int, ...]]:
         shapes = {name: tuple(entry["shape"]) for name, entry in entries.items()}
         end = 8 + length + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{file} must be a safetensors file, got one that cannot be read ({error}): copy it again") from error
+        raise CheckpointError(
+            f"{file} must be a safetensors file, got one that cannot be read ({error}): copy it again"
+        ) from error
     if file.stat().st_size < end:
-        raise CheckpointError(f"{file} must be {end} bytes long by its header, got {file.stat().st_size}: it is cut off, copy it again")
+        raise CheckpointError(
+            f"{file} must be {end} bytes long by its header, got {file.stat().st_size}: it is cut off, copy it again"
+        )
     return shapes

@@ -1,6 +1,7 @@
 """Every family file names every big matrix of its blocks, in the order of use; picos of all families are the witnesses."""
 
 import re
+from importlib import resources
 
 import pytest
 import torch
@@ -104,7 +105,8 @@ def test_every_model_type_of_a_family_has_its_layout(name: str, model_type: str)
 
 
 @pytest.mark.parametrize("family", families().values(), ids=lambda f: f.name)
-def test_roles_say_where_they_are(family: Family) -> None:
+def test_the_file_has_the_name_and_roles_say_where_they_are(family: Family) -> None:
+    assert (resources.files("tenfold.archs") / f"{family.name}.yaml").is_file()
     for role in family.sites:
         assert re.fullmatch(r"(attn|ffn)\.[a-z]+(_[a-z]+)*", role)
 

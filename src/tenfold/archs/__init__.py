@@ -1,10 +1,10 @@
 """Which linear weights a model family has. Data: one YAML file a family, shapes always read from the model.
 
-    family: bert
-    model_types: [bert]                    # config.model_type values
-    layers: [encoder.layer]                # the repeated blocks, under the base model; several spellings may be listed
-    sites:                                 # role: path inside a block; several spellings may be listed
-      attn.q: [attention.self.query]
+family: bert
+model_types: [bert]                    # config.model_type values
+layers: [encoder.layer]                # the repeated blocks, under the base model; several spellings may be listed
+sites:                                 # role: path inside a block; several spellings may be listed
+  attn.q: [attention.self.query]
 """
 
 from dataclasses import dataclass

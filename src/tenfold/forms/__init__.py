@@ -21,6 +21,14 @@ def to_dict(form: Form) -> dict[str, Any]:
     return {"kind": form.kind, **asdict(form)}  # type: ignore[call-overload]
 
 
+def describe(form: Form) -> str:
+    """`tucker l=36 p=128 q=128`, for tables."""
+    if isinstance(form, Mixed):
+        return f"{describe(form.shared)} + {describe(form.private)}"
+    numbers = asdict(form)  # type: ignore[call-overload]
+    return " ".join([form.kind, *(f"{k}={v}" for k, v in numbers.items() if v is not False)])
+
+
 def from_dict(data: dict[str, Any]) -> Form:
     kind = data.get("kind", "")
     if kind not in FORMS:
@@ -42,6 +50,7 @@ __all__ = [
     "TensorTrain",
     "Tucker",
     "apply",
+    "describe",
     "from_dict",
     "macs",
     "merge",

@@ -14,7 +14,9 @@ from tenfold.recipe import Compress
 def plan_model(model: Any, settings: Compress) -> list[Candidate]:
     """The plan for a method, or the plans that reach a size with the recommended one first. `model` may be on meta."""
     if (settings.method is None) == (settings.to is None):
-        raise PlanError(f"a plan needs either a method or a size, got method {settings.method} and size {settings.to}: name one of them")
+        raise PlanError(
+            f"a plan needs either a method or a size, got method {settings.method} and size {settings.to}: name one of them"
+        )
     sites = find_sites(model.base_model, model.config.model_type, settings.family)
     if settings.to is not None:
         return size_plans(model, sites, settings)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tenfold.archs import ATTENTION, FFN
 from tenfold.errors import PlanError
-from tenfold.forms import Form, LowRank
+from tenfold.forms import LowRank, describe
 from tenfold.methods import ALL, Method
 from tenfold.planning.plan import Group, Plan, Totals
 from tenfold.planning.sites import Site, find_embedding
@@ -47,7 +47,9 @@ def build_plan(model: Any, sites: Sequence[Site], method: Method, settings: Comp
     prefix = PREFIX[settings.sites or method.sites]
     chosen = [site for site in sites if site.role.startswith(prefix)]
     if not chosen:
-        raise PlanError(f"a plan needs at least one matrix, got none for sites {settings.sites or method.sites}: choose all, attention or ffn")
+        raise PlanError(
+            f"a plan needs at least one matrix, got none for sites {settings.sites or method.sites}: choose all, attention or ffn"
+        )
     hidden = model.config.get_text_config().hidden_size
     buckets: dict[tuple[str, int, int], list[Site]] = {}
     for site in chosen:
@@ -83,7 +85,9 @@ def _tile(site: Site, rule: str, hidden: int) -> tuple[int, int]:
         raise PlanError(f'a tile must be square, whole or IxO, got "{rule}": write for example 384x384')
     i, o = int(match[1]), int(match[2])
     if site.i % i or site.o % o:
-        raise PlanError(f"tiles must divide every matrix that takes part, got {i}x{o} for {site.path} ({site.i} x {site.o}): try square or whole")
+        raise PlanError(
+            f"tiles must divide every matrix that takes part, got {i}x{o} for {site.path} ({site.i} x {site.o}): try square or whole"
+        )
     return i, o
 
 
@@ -103,16 +107,12 @@ def _groups(method: Method, buckets: dict[tuple[str, int, int], list[Site]]) -> 
             if group.parameters >= group.dense:
                 notes.append(f"{group.name} ({n} tiles of {i} x {o}) stays dense: the form takes more than it saves there")
                 continue
-            notes.append(f"{group.name} ({n} tiles of {i} x {o}) takes {_numbers(form)}: the largest that fits it")
+            notes.append(f"{group.name} ({n} tiles of {i} x {o}) takes {describe(form)}: the largest that fits it")
         groups.append(group)
     if misfits and len(misfits) == len(buckets):
         asked, group = misfits[0]
         asked.check(group.n, group.i, group.o)
     return groups, notes
-
-
-def _numbers(form: Form) -> str:
-    return re.sub(r"^\w+", form.kind, str(form))
 
 
 def _embedding_group(model: Any, rank: int) -> Group:

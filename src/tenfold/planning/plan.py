@@ -4,13 +4,14 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tenfold.errors import CheckpointError
 from tenfold.forms import Form, Grid, from_dict, macs, parameters, to_dict
 from tenfold.planning.sites import EMBEDDING, Site
 
 VERSION = 1
 MATRICES, PAPER, MODEL = "matrices", "paper", "model"
 SCOPES = {
-    MATRICES: "the weight matrices that take part",
+    MATRICES: "the weight matrices inside the layers",
     PAPER: "all but the word table and the head (the paper's Para.)",
     MODEL: "everything",
 }
@@ -115,9 +116,25 @@ class Plan:
         tokens = batch * length
         attention = 2 * length * self.totals.attention  # scores and context: each length x width a token
         dense = self.totals.matrices
-        saved = sum(g.dense - g.macs for g in self.matrix_groups) - sum(g.macs for g in self.groups if g not in self.matrix_groups)
+        saved = sum(g.dense - g.macs for g in self.matrix_groups) - sum(
+            g.macs for g in self.groups if g not in self.matrix_groups
+        )
         folding = sum(g.fold_macs for g in self.groups) if fold else 0
         return 2 * tokens * (dense + attention), 2 * (tokens * (dense - saved + attention) + folding)
+
+    def summary(self) -> dict[str, Any]:
+        """The counts by scope, and the FLOPs of one request of 128 tokens."""
+        assert self.totals is not None
+        before, after = self.flops()
+        return {
+            "method": self.method,
+            "parameters": {
+                scope: {"before": self.totals.of(scope), "after": self.kept(scope), "ratio": self.ratio(scope)}
+                for scope in SCOPES
+            },
+            "flops": {"batch": 1, "length": 128, "before": before, "after": after, "ratio": after / before},
+            "notes": list(self.notes),
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """What config.json carries: everything needed to build the modules, nothing that can be counted from them."""
@@ -132,8 +149,6 @@ class Plan:
 
 
 def plan_from_dict(data: dict[str, Any]) -> Plan:
-    from tenfold.errors import CheckpointError
-
     if data.get("version") != VERSION:
         raise CheckpointError(
             f"the plan in config.json must have version {VERSION}, got {data.get('version')}: use the tenfold that wrote it"

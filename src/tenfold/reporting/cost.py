@@ -4,9 +4,9 @@ Letters: L layers, D width, d rank, l bank, n tiles (12 L of D x D, the paper's 
 
 A count of multiply-adds is a token's, in one layer, in one of three orders that give the same outputs:
 
-`paper`   X U anew for every tile, P C and (P C) V ready: 24 D d for III and IV (the paper's IV-3)
-`alone`   `forms.macs` of every site by itself, cores as they are: 18 D d + 12 d^2
-`shared`  X U once for Q, K, V and once for the In tiles, cores multiplied into V there and into U in Out: 16 D d
+`tile_by_tile` X U anew for every tile, P C and (P C) V ready: 24 D d for III and IV (the paper's IV-3)
+`site_by_site` `forms.macs` of every site by itself, cores as they are: 18 D d + 12 d^2
+`shared`       X U once for Q, K, V and once for the In tiles, cores multiplied into V there and into U in Out: 16 D d
 """
 
 from collections.abc import Callable
@@ -18,6 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tenfold.forms import Form, LayerShared, Product, apply, macs, parameters
 from tenfold.methods import ALL, ATTENTION, FFN, parse
+
+Fold = Callable[[Product, int], Product]
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,12 @@ def _group(encoder: Encoder, method: str | None, per_layer: int, sites: tuple[Si
     return Group(make(method, n, per_layer), n, encoder.width, encoder.width, sites)
 
 
-def paper(group: Group) -> int:
-    tile = sum(_applied(_into_right(product), group.i, 1, 1) for product in group.products())
+def tile_by_tile(group: Group) -> int:
+    tile = sum(_applied(_into_right(product, 1), group.i, 1, 1) for product in group.products())
     return tile * sum(site.rows * site.columns * site.readers for site in group.sites)
 
 
-def alone(group: Group) -> int:
+def site_by_site(group: Group) -> int:
     return sum(s.readers * macs(group.form, group.n, group.i, group.o, s.rows, s.columns) for s in group.sites)
 
 
@@ -137,11 +139,12 @@ def counted(work: Callable[[], object]) -> int:
 def _cheapest(product: Product, i: int, site: Site) -> tuple[int, int]:
     """(a token, once) of the cheapest way through a site: the core as it is, inside V, or inside U."""
     rows, columns = site.rows, site.columns * site.readers
-    ways = []
-    for fold in (_as_it_is, _into_right, _into_left):
-        once = counted(lambda fold=fold: fold(product, rows * columns))  # type: ignore[misc]
-        ways.append((_applied(fold(product), i, rows, columns), once))
-    return min(ways)
+    return min(_way(fold, product, i, rows, columns) for fold in (_keep, _into_right, _into_left))
+
+
+def _way(fold: Fold, product: Product, i: int, rows: int, columns: int) -> tuple[int, int]:
+    once = counted(lambda: fold(product, rows * columns))
+    return _applied(fold(product, rows * columns), i, rows, columns), once
 
 
 def _applied(product: Product, i: int, rows: int, columns: int) -> int:
@@ -150,17 +153,17 @@ def _applied(product: Product, i: int, rows: int, columns: int) -> int:
     return counted(lambda: apply((product,), grid, x))
 
 
-def _as_it_is(product: Product, tiles: int | None = None) -> Product:
+def _keep(product: Product, _: int) -> Product:
     return product
 
 
-def _into_right(product: Product, tiles: int | None = None) -> Product:
+def _into_right(product: Product, tiles: int) -> Product:
     if product.core is None or product.core[0].ndim == 1 or not isinstance(product.right, Tensor):
         return product
     return Product(product.left, None, tuple(core @ product.right for core in product.core[:tiles]))
 
 
-def _into_left(product: Product, tiles: int | None = None) -> Product:
+def _into_left(product: Product, tiles: int) -> Product:
     if product.core is None or product.core[0].ndim == 1 or not isinstance(product.left, Tensor):
         return product
     return Product(tuple(product.left @ core for core in product.core[:tiles]), None, product.right)

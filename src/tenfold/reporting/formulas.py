@@ -83,6 +83,8 @@ def _products(form: Form, width: int, tokens: int, multiply: Multiply) -> int:
     factors = {name: torch.empty(shape, device="meta") for name, shape in form.shapes(1, width, width).items()}
     (product,) = form.products(factors)
     left, core, right = product.left, product.core, product.right
-    assert isinstance(left, Tensor) and isinstance(right, Tensor) and core is not None
+    assert isinstance(left, Tensor)
+    assert isinstance(right, Tensor)
+    assert core is not None
     x = torch.empty(tokens, width, device="meta")
     return counted(lambda: multiply(x, left, core[0], right))

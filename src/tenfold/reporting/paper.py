@@ -9,17 +9,17 @@ from statistics import fmean
 
 from tenfold.errors import TenfoldError, nearest
 from tenfold.forms import parameters
-from tenfold.reporting.cost import Encoder, Group, alone, flops, make, paper, shared, tiled, whole
+from tenfold.reporting.cost import Encoder, Group, flops, make, shared, site_by_site, tile_by_tile, tiled, whole
 from tenfold.reporting.formulas import complexity, orders
 from tenfold.reporting.printed import Difference, compare, number, printed
 from tenfold.reporting.table import Cell, Table
 
-COST_COLUMNS = ("model", "matrices", "Para.", "FLOPS", "FLOPS alone", "FLOPS shared")
+COST_COLUMNS = ("model", "matrices", "Para.", "FLOPS", "FLOPS by site", "FLOPS shared")
 COST_NOTES = (
     "Para.: everything but the word table and the task head: matrices, biases, LayerNorms, pooler, positions, types.",
-    "FLOPS: the paper's 2 (24 n D d L + 2 n^2 D L) for III and IV: one sequence of n = 128, X U anew for every tile, cores ready, "
-    "attention products included; biases, softmax, GELU, LayerNorm and embeddings left out.",
-    "FLOPS alone: every linear layer by itself, its cores as they are, 18 D d + 12 d^2 multiply-adds a token and layer.",
+    "FLOPS: the paper's 2 (24 n D d L + 2 n^2 D L) for III and IV: one sequence of n = 128, X U anew for every tile, cores "
+    "ready, attention products included; biases, softmax, GELU, LayerNorm and embeddings left out.",
+    "FLOPS by site: every linear layer by itself, its cores as they are, 18 D d + 12 d^2 multiply-adds a token and layer.",
     "FLOPS shared: X U once for Q, K, V and once for the In tiles, cores multiplied into V or U beforehand: 16 D d.",
 )
 TOTAL_NOTE = "A total is the printed Paras - 12 L D^2 + the form's parameters; a ratio is Paras / total. Paras are rounded."
@@ -54,7 +54,12 @@ def tinybert() -> Table:
 
 def _cost(name: str, encoder: Encoder, groups: tuple[Group, ...]) -> tuple[Cell, ...]:
     matrices = sum(group.parameters for group in groups)
-    return name, matrices, matrices + encoder.outside, *(flops(encoder, groups, order) for order in (paper, alone, shared))
+    return (
+        name,
+        matrices,
+        matrices + encoder.outside,
+        *(flops(encoder, groups, order) for order in (tile_by_tile, site_by_site, shared)),
+    )
 
 
 def embeddings() -> Table:
@@ -77,7 +82,7 @@ def larger() -> Table:
         totals = [rest + parameters(make(method, n, 12), n, width, width) for method in LARGER]
         rows.append((name, paras, *(cell for total in totals for cell in (total, paras / total))))
     columns = ("model", "Paras", *(column for method in LARGER for column in (method, f"{method} ratio")))
-    notes = (TOTAL_NOTE, "A rank of 2048 is more than D allows up to GPT-3 Large: such factors hold more than the matrices.")
+    notes = (TOTAL_NOTE, "2048 is more than a D x D tile's rank up to GPT-3 Large: there the factors hold more than the tiles.")
     return Table("larger", "Larger models, embeddings included", columns, tuple(rows), notes)
 
 

@@ -89,8 +89,8 @@ def agrees(text: str, ours: Cell, table: Table) -> bool:
     assert isinstance(ours, int | float), f'only a number can be compared with the printed "{text}"'
     if not _NUMBER.fullmatch(text):
         return evaluate(text, table) == ours
-    half = 10 ** -digits(text) / 2
-    return abs(number(text) - ours) <= unit(text) * half * (1 + 1e-9)
+    half = unit(text) * 10.0 ** -digits(text) / 2
+    return abs(number(text) - ours) <= half * (1 + 1e-9)
 
 
 def like(text: str, ours: Cell) -> str:
@@ -98,14 +98,13 @@ def like(text: str, ours: Cell) -> str:
     assert isinstance(ours, int | float)
     if not _NUMBER.fullmatch(text):
         return f"{ours:,}"
-    suffix = "B" if unit(text) == UNITS["B"] else "M" if unit(text) == UNITS["M"] else ""
-    return f"{ours / unit(text):.{digits(text) + 1}f}{suffix}"
+    return f"{ours / unit(text):.{digits(text) + 1}f}{_parts(text)[2]}"
 
 
 def number(text: str) -> float:
     """86.0M as 86000000."""
-    whole, decimals, letter = _parts(text)
-    return int(whole + decimals) * UNITS[letter] / 10 ** len(decimals)
+    whole, decimals, _ = _parts(text)
+    return float(f"{whole}.{decimals}") * unit(text)
 
 
 def digits(text: str) -> int:
@@ -132,5 +131,5 @@ def evaluate(formula: str, table: Table) -> int:
 def _term(term: str, table: Table) -> int:
     match = _TERM.fullmatch(term)
     assert match is not None, f'a term must be like 12Ld^2, got "{term}"'
-    powers = re.findall(r"([A-Za-z])(?:\^(\d))?", match[2])
-    return int(match[1] or 1) * prod(table.sizes[letter] ** int(power or 1) for letter, power in powers)
+    powers = [(letter, int(power or 1)) for letter, power in re.findall(r"([A-Za-z])(?:\^(\d))?", match[2])]
+    return int(match[1] or 1) * prod(table.sizes[letter] for letter, power in powers for _ in range(power))

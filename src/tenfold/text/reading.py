@@ -21,7 +21,9 @@ def passages(path: Path) -> Iterator[str]:
                     found = True
                     yield text
     except UnicodeDecodeError as error:
-        raise TenfoldError(f"a text file must be UTF-8, got {path} ({error.reason} at byte {error.start}): convert it first") from error
+        raise TenfoldError(
+            f"a text file must be UTF-8, got {path} ({error.reason} at byte {error.start}): convert it first"
+        ) from error
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise TenfoldError(f"a compressed text file must be whole, got {path}: {error}") from error
     except OSError as error:

@@ -1,0 +1,3 @@
+from tenfold.cli import main
+
+main()

@@ -1,0 +1,125 @@
+"""From a model folder to a compressed folder, and from a compressed folder to a dense one."""
+
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tenfold.checkpoints import Source, find, load, refuse_compressed
+from tenfold.compression import Progress, Report, compress_
+from tenfold.errors import CheckpointError
+from tenfold.folders import complete_folder, refuse_existing
+from tenfold.hub import plan_of, to_dense
+from tenfold.planning import Plan, plan_model
+from tenfold.recipe import Compress, Recipe, dump_recipe
+
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
+OURS = {"config.json", "model.safetensors.index.json", "generation_config.json", "README.md", "recipe.yaml", "compression.json"}
+OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the verb prints and what compression.json holds."""
+
+    plan: Plan
+    report: Report
+    out: Path
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "out": str(self.out),
+            **self.plan.summary(),
+            "fits": self.report.to_dict(),
+            "bytes": weight_bytes(self.out),
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def compress_folder(model: str, out: Path, recipe: Recipe, force: bool, progress: Progress) -> Result:
+    """MODEL -> OUT: fitted, saved, with the tokenizer and everything else that lay beside the weights."""
+    refuse_existing(out, force)
+    start = time.perf_counter()
+    settings = recipe.compress
+    source = find(model, weights=True)
+    refuse_compressed(source)
+    progress("loading the model")
+    network = load(source)
+    plan = plan_model(network, settings)[0].plan
+    batches = _batches(source, settings) if settings.text else None
+    with complete_folder(out, force) as partial:
+        report = compress_(
+            network,
+            plan,
+            init=settings.init,
+            batches=batches,
+            rounds=settings.rounds,
+            recollect=settings.recollect,
+            seed=settings.seed,
+            progress=progress,
+        )
+        progress("saving")
+        network.save_pretrained(partial)
+        copy_beside(source, partial)
+        (partial / "recipe.yaml").write_text(dump_recipe(recipe.model_copy(update={"model": model})), encoding="utf-8")
+        result = Result(plan, report, partial, time.perf_counter() - start)
+        details = {**result.to_dict(), "out": out.name, "command": sys.argv, "versions": versions()}
+        (partial / "compression.json").write_text(json.dumps(details, indent=1), encoding="utf-8")
+    return Result(plan, report, out, time.perf_counter() - start)
+
+
+def export_dense(folder: str, out: Path, force: bool, progress: Progress) -> Path:
+    """A compressed folder -> an ordinary one with the same outputs."""
+    refuse_existing(out, force)
+    source = find(folder, weights=True)
+    if not source.compressed:
+        raise CheckpointError(f"export needs a folder that tenfold compressed, got {folder}, which is dense already")
+    progress("loading the model")
+    network = load(source)
+    plan_of(network)
+    progress("multiplying out")
+    dense = to_dense(network)
+    with complete_folder(out, force) as partial:
+        dense.save_pretrained(partial)
+        copy_beside(source, partial)
+    return out
+
+
+def _batches(source: Source, settings: Compress) -> Any:
+    from transformers import AutoTokenizer
+
+    from tenfold.calibration import text_batches
+
+    assert settings.text is not None
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.folder)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(
+            f"text needs a tokenizer in {source.folder}, got none that loads ({reason}): add it, or take --init hosvd"
+        ) from error
+    return text_batches(tokenizer, Path(settings.text), settings.tokens, settings.length)
+
+
+def copy_beside(source: Source, out: Path) -> None:
+    """Tokenizer, pooling modules and the like. Weights at the top are the model's own; those in subfolders are not."""
+    assert source.folder is not None
+    for path in source.folder.iterdir():
+        if path.is_dir():
+            if not path.name.startswith(".") and path.name not in OTHER_RUNTIMES:
+                shutil.copytree(path, out / path.name)
+        elif path.suffix not in WEIGHTS and path.name not in OURS and not path.name.startswith("."):
+            shutil.copy2(path, out / path.name)
+
+
+def weight_bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
+def versions() -> dict[str, str]:
+    return {name: version(name) for name in ("tenfold", "torch", "transformers", "safetensors")}
