@@ -1,6 +1,7 @@
 """What the inputs of every site look like on real text: means and second moments, collected in one pass."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,10 +90,8 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
     try:
         for batch in batches:
             collector.start(batch.get("attention_mask"))
-            try:
+            with suppress(_Stop):
                 base(**{k: v.to(device) for k, v in batch.items()})
-            except _Stop:
-                pass
     finally:
         model.train(training)
         for handle in handles:
@@ -109,7 +108,8 @@ class _Collector:
         self.stop_after = stop_after
 
     def start(self, mask: Tensor | None) -> None:
-        self.mask, self.last, self.seen = mask, (None, ""), set[str]()
+        self.mask, self.seen = mask, set[str]()
+        self.last: tuple[Tensor | None, str] = (None, "")
 
     def hook(self, path: str, i: int) -> Any:
         def collect(module: nn.Module, args: tuple[Tensor, ...]) -> None:  # noqa: ARG001 - the signature of a hook
@@ -134,7 +134,7 @@ class _Collector:
         self.inputs[path].add(rows)
 
     def _real(self, x: Tensor) -> Tensor:
-        """The rows of real tokens; OPT flattens batch and length. Inputs of another length (DeBERTa's positions) count whole."""
+        """The rows of real tokens; OPT flattens batch and length. Others (DeBERTa's positions) count whole."""
         rows = x.flatten(0, -2)
         if self.mask is not None and len(rows) == self.mask.numel():
             return rows[self.mask.to(x.device).bool().flatten()]

@@ -120,7 +120,7 @@ def build(cls: Any, config: "PretrainedConfig") -> "PreTrainedModel":
     import torch
 
     with torch.device("meta"):
-        return cls._from_config(config)  # type: ignore[no-any-return]
+        return cls._from_config(config)
 
 
 def skeleton(source: Source) -> "PreTrainedModel":
@@ -148,7 +148,7 @@ def load(source: Source) -> "PreTrainedModel":
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"every weight must be finite, got NaN or infinity in {name}: use a sound checkpoint")
-    return model.eval()  # type: ignore[no-any-return]
+    return model.eval()
 
 
 def _drop_absent_pooler(model: Any, header: Header) -> None:

@@ -124,7 +124,7 @@ def to_dense(model: "PreTrainedModel") -> "PreTrainedModel":
 
 
 def _fill_(dense: "PreTrainedModel", model: "PreTrainedModel", state: dict[str, torch.Tensor]) -> None:
-    """Give the empty twin its tensors: parameters, then the buffers that a state dict leaves out; a dropped pooler stays away."""
+    """Give the empty twin its tensors: parameters, buffers that a state dict leaves out, no pooler where there was none."""
     if getattr(model.base_model, "pooler", False) is None:
         dense.base_model.pooler = None
     dense.load_state_dict({k: v.clone() for k, v in state.items()}, strict=True, assign=True)

@@ -19,8 +19,8 @@ ALL, ATTENTION, FFN = "all", "attention", "ffn"
 _SITES = {None: ALL, "SAN": ATTENTION, "FFN": FFN}
 _RANK = r"(\d+)(?:x(\d+))?"
 _PART = re.compile(
-    rf"(?:(?:BERT|TINYBERT|GPT)-)?(?:(?P<two>II)(?:-(?P<variant>ALPHA|BETA))?|(?P<three>III)|(?P<four>IV)|(?P<albert>ALBERT))"
-    rf"(?:-(?P<sites>SAN|FFN))?(?P<numbers>(?:-\d+(?:x\d+)?)*)",
+    r"(?:(?:BERT|TINYBERT|GPT)-)?(?:(?P<two>II)(?:-(?P<variant>ALPHA|BETA))?|(?P<three>III)|(?P<four>IV)|(?P<albert>ALBERT))"
+    r"(?:-(?P<sites>SAN|FFN))?(?P<numbers>(?:-\d+(?:x\d+)?)*)",
     re.IGNORECASE,
 )
 EXAMPLES = "II-245, II-alpha-245, III-64, III-128x96, IV-36-128, IV-FFN-48-384, IV-SAN-24-384, ALBERT, III-64+II-4"

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tenfold.errors import RecipeError, nearest
 
-VERSION = 1
 INITS = ("auto", "random", "hosvd", "hooi", "activation")
 
 
@@ -41,7 +40,7 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: Literal[1] = VERSION
+    version: Literal[1] = 1
     model: str | None = None
     compress: Compress = Compress()
 

@@ -107,7 +107,7 @@ def fit(tiles: Sequence[Tensor], moments: Moments, p: int, q: int, rounds: int) 
     return u, v, core
 
 
-def solve_mix(grams: Sequence[Tensor], targets: Sequence[Tensor], of: Sequence[int], bank: Tensor) -> Tensor:
+def solve_mix(grams: Sequence[Tensor], targets: Sequence[Tensor] | Tensor, of: Sequence[int], bank: Tensor) -> Tensor:
     """P (n, l): each tile's best weights on the bank, in closed form. targets[g] is R_g V' (p, q)."""
     weighted = [torch.einsum("ab,kbc->kac", gram, bank).flatten(1) for gram in grams]
     normal = [x @ bank.flatten(1).T for x in weighted]

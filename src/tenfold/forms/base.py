@@ -103,15 +103,14 @@ def apply(products: Sequence[Product], grid: Grid, x: Tensor) -> Tensor:
 
 def _columns(product: Product, grid: Grid, parts: Sequence[Tensor]) -> list[Tensor]:
     left, core, right = product.left, product.core, product.right
-    shared_left = isinstance(left, Tensor)
-    if shared_left:
+    if isinstance(left, Tensor):
         parts = [part @ left for part in parts]
     out = []
     for column in range(len(grid[0])):
         total = None
         for row, part in zip(grid, parts, strict=True):
             g = row[column]
-            h = part if shared_left or left is None else part @ left[g]
+            h = part @ left[g] if isinstance(left, tuple) else part
             if core is not None:
                 h = h * core[g] if core[g].ndim == 1 else h @ core[g]
             if isinstance(right, tuple):

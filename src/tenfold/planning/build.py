@@ -48,7 +48,8 @@ def build_plan(model: Any, sites: Sequence[Site], method: Method, settings: Comp
     chosen = [site for site in sites if site.role.startswith(prefix)]
     if not chosen:
         raise PlanError(
-            f"a plan needs at least one matrix, got none for sites {settings.sites or method.sites}: choose all, attention or ffn"
+            f"a plan needs at least one matrix, got none for sites {settings.sites or method.sites}: "
+            "choose all, attention or ffn"
         )
     hidden = model.config.get_text_config().hidden_size
     buckets: dict[tuple[str, int, int], list[Site]] = {}
@@ -86,7 +87,8 @@ def _tile(site: Site, rule: str, hidden: int) -> tuple[int, int]:
     i, o = int(match[1]), int(match[2])
     if site.i % i or site.o % o:
         raise PlanError(
-            f"tiles must divide every matrix that takes part, got {i}x{o} for {site.path} ({site.i} x {site.o}): try square or whole"
+            f"tiles must divide every matrix that takes part, got {i}x{o} for {site.path} ({site.i} x {site.o}): "
+            "try square or whole"
         )
     return i, o
 
@@ -118,8 +120,8 @@ def _groups(method: Method, buckets: dict[tuple[str, int, int], list[Site]]) -> 
 def _embedding_group(model: Any, rank: int) -> Group:
     if model.get_output_embeddings() is not None:
         raise PlanError(
-            f"word vectors can be factored in a model without a language-model head, got {type(model).__name__}: its head reads "
-            "the same table; leave --embeddings out, or compress the base model"
+            f"word vectors can be factored in a model without a language-model head, got {type(model).__name__}: its "
+            "head reads the same table; leave --embeddings out, or compress the base model"
         )
     site = find_embedding(model.base_model)
     form = LowRank(rank)

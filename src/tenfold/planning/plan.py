@@ -158,7 +158,8 @@ def plan_from_dict(data: dict[str, Any]) -> Plan:
 
 def _group(data: dict[str, Any]) -> Group:
     sites = tuple(Site(**site) for site in data["sites"])
-    return Group(data["name"], from_dict(data["form"]), *data["tile"], sites)
+    i, o = data["tile"]
+    return Group(data["name"], from_dict(data["form"]), i, o, sites)
 
 
 def describe_sites(sites: Iterable[Site]) -> str:

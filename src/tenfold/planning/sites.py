@@ -40,7 +40,7 @@ def find_sites(base: nn.Module, model_type: str, family: str | None) -> list[Sit
             break
     else:
         raise PlanError(
-            f'the family "{chosen.name}" expects blocks at {" or ".join(chosen.layers)}, got a model without: pass --family auto'
+            f'the family "{chosen.name}" expects blocks at {" or ".join(chosen.layers)}, got none there: pass --family auto'
         )
     present = {role: spellings for role, spellings in chosen.sites.items() if any(_find(block, spellings) for block in blocks)}
     if not present:
@@ -117,5 +117,5 @@ def _auto(base: nn.Module) -> Family:
         )
     name, blocks = max(lists, key=lambda pair: len(pair[1]))
     paths = [path for path, module in blocks[0].named_modules() if is_site(module)]
-    sites = {(ATTENTION if "att" in path.lower() else FFN) + path: (path,) for path in paths}
+    sites: dict[str, tuple[str, ...]] = {(ATTENTION if "att" in path.lower() else FFN) + path: (path,) for path in paths}
     return Family(AUTO, (), (name,), sites)

@@ -98,7 +98,7 @@ def _largest(build: Callable[[str], Plan], series: Callable[[int], str], scope: 
 
 
 def _with_embeddings(model: Any, sites: Sequence[Site], settings: Compress, ratio: Fraction) -> tuple[Compress, str]:
-    """Of a whole model, the word table shrinks along where the matrices alone would have to go below half the share asked for."""
+    """The word table shrinks too where matrices alone would have to go below half the share asked for (of a whole model)."""
     count = totals(model, sites)
     left = count.model * ratio - (count.model - count.matrices)
     if settings.of != MODEL or settings.embeddings or not count.embedding or left >= count.matrices * ratio / 2:
