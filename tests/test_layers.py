@@ -16,15 +16,15 @@ LAYERS = """
     methods
     archs nn
     recipe folders safetensors_header
-    checkpoints
+    checkpoints text
     planning
     modules
     hub
     _register
     calibration
     compression
-    exporters reporting
-    demo
+    pipeline evaluation reporting
+    demo api
     cli
 """
 """One layer a line, the lowest first; modules of one line do not see each other. A new module takes a place here."""

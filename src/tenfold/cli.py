@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,8 @@ from tenfold.errors import RecipeError, TenfoldError
 if TYPE_CHECKING:
     from tenfold.planning import Candidate, Plan
     from tenfold.recipe import Recipe
+    from tenfold.reporting.printed import Difference
+    from tenfold.reporting.table import Table as PaperTable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -163,6 +166,62 @@ def export(
         out_console.print(f"{out}: {_mb(weight_bytes(out))} of weights")
 
 
+@app.command()
+def tables(
+    name: Annotated[str | None, typer.Argument(help="One table; without it, all.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="List every printed value that differs from ours, and why.")] = False,
+    as_json: Json = False,
+    seed: Seed = None,  # noqa: ARG001 - every verb takes it; nothing here is random
+) -> None:
+    """Recompute the paper's analytic tables from the forms.
+
+    Example: tenfold tables glue --check
+    """
+    from tenfold.reporting import paper
+
+    chosen = [paper.table(name)] if name else [paper.table(each) for each in paper.TABLES]
+    differences = paper.check(name) if check else []
+    if as_json:
+        _print_json({"tables": [asdict(each) for each in chosen], "check": [asdict(each) for each in differences]})
+    elif check:
+        _print_check(differences)
+    else:
+        for each in chosen:
+            _print_paper_table(each)
+
+
+@app.command()
+def demo(
+    model: Annotated[str | None, typer.Option(help="Another model folder or hub name; default: all-MiniLM-L6-v2 from PyPI.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the compressed model goes.")] = Path("runs/demo"),
+    to: Annotated[str, typer.Option(help="The share of the matrices to keep.")] = "1/2",
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Compress a small sentence model and compare it with the original, on text that every machine has.
+
+    Example: tenfold demo
+    """
+    from tenfold.demo import demo as run
+    from tenfold.recipe import load_recipe
+
+    overrides = {"compress.to": to, "compress.of": "matrices", "compress.seed": seed or 0}
+    with _progress(as_json) as say:
+        result = run(model, out, load_recipe(None, overrides).compress, True, say)
+    if as_json:
+        _print_json(result.to_dict())
+        return
+    _print_plan(result.plan)
+    table = Table(title="agreement with the original on held-out sentences (1 is perfect)", title_justify="left")
+    for column in ("start", "cosine of vectors", "rank correlation of similarities", "5 nearest neighbours kept"):
+        table.add_column(column, justify="left" if column == "start" else "right")
+    for row in result.rows:
+        a = row.agreement
+        table.add_row(row.start, f"{a.cosine:.3f}", f"{a.rank_correlation:.3f}", f"{a.neighbours_kept:.3f}")
+    out_console.print(table)
+    out_console.print(f"{result.out}: {_mb(result.bytes_after)} of weights, the original has {_mb(result.bytes_before)}")
+
+
 def _recipe(
     file: Path | None,
     assignments: list[str] | None,
@@ -235,6 +294,29 @@ def _print_candidates(candidates: "list[Candidate]", to: str, of: str) -> None:
         )  # fmt: skip
     out_console.print(table)
     out_console.print(f"-> {candidates[0].plan.method}: {candidates[0].why}")
+
+
+def _print_paper_table(source: "PaperTable") -> None:
+    table = Table(title=f"{source.name}: {source.title}", title_justify="left")
+    for column in source.columns:
+        table.add_column(column, overflow="fold")
+    for row in source.shown():
+        table.add_row(*row)
+    out_console.print(table)
+    for note in source.notes:
+        out_console.print(f"  {note}", highlight=False)
+
+
+def _print_check(differences: "list[Difference]") -> None:
+    table = Table(title="printed values that differ", title_justify="left")
+    for column in ("table", "row", "column", "printed", "ours", "why"):
+        table.add_column(column, overflow="fold")
+    for each in differences:
+        if not each.agrees:
+            table.add_row(each.table, each.row, each.column, each.printed, each.computed, each.why)
+    out_console.print(table)
+    agreeing = sum(each.agrees for each in differences)
+    out_console.print(f"{agreeing} of {len(differences)} printed values agree.")
 
 
 def _share(ratio: float) -> str:

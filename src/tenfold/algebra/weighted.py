@@ -76,7 +76,8 @@ def solve_left(tiles: Sequence[Tensor], moments: Moments, u: Tensor, core: Tenso
         targets[s] += tiles[g] @ right[g].T
         k[s] += right[g] @ right[g].T
     shares = torch.stack([x.diagonal().sum() for x in k])
-    mean_s = sum(c * s for c, s in zip(shares / shares.sum(), moments.matrices, strict=True))
+    shares = shares / shares.sum().clamp_min(torch.finfo(shares.dtype).tiny)  # cores of zeros have none
+    mean_s = sum(c * s for c, s in zip(shares, moments.matrices, strict=True))
     mean_k = sum(k)
     assert isinstance(mean_s, Tensor) and isinstance(mean_k, Tensor)
     return conjugate_gradient(
@@ -109,8 +110,8 @@ def fit(tiles: Sequence[Tensor], moments: Moments, p: int, q: int, rounds: int) 
 
 def solve_mix(grams: Sequence[Tensor], targets: Sequence[Tensor] | Tensor, of: Sequence[int], bank: Tensor) -> Tensor:
     """P (n, l): each tile's best weights on the bank, in closed form. targets[g] is R_g V' (p, q)."""
-    weighted = [torch.einsum("ab,kbc->kac", gram, bank).flatten(1) for gram in grams]
-    normal = [x @ bank.flatten(1).T for x in weighted]
+    flat = bank.flatten(1)
+    normal = [(gram @ bank).flatten(1) @ flat.T for gram in grams]
     rows = [solve_positive(normal[s], bank.flatten(1) @ targets[g].flatten()[:, None])[:, 0] for g, s in enumerate(of)]
     return torch.stack(rows)
 

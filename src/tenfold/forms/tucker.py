@@ -65,7 +65,7 @@ class Tucker(Form):
         u, v = draw_sides(i, o, self.p, self.q, generator)
         c = torch.randn(self.l, self.p, self.q, generator=generator) * (i * o / (self.p * self.q)) ** 0.5
         mix = torch.nn.functional.normalize(torch.randn(n, self.l, generator=generator), dim=1)
-        scale = std.mean()
+        scale = std.mean().clamp_min(torch.finfo(std.dtype).tiny)
         return {"U": u, "P": mix * (std / scale)[:, None], "C": c * scale, "V": v}
 
     def fold_macs(self, n: int, i: int, o: int) -> int:
