@@ -37,7 +37,12 @@ def bert_folder(folder: Path) -> Path:
 def llama_folder(folder: Path) -> Path:
     """22 layers x 2048, grouped-query attention, gated FFN of 5632: 1.1 billion parameters in bfloat16, five shards."""
     config = LlamaConfig(
-        hidden_size=2048, num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4, intermediate_size=5632, vocab_size=32000
+        hidden_size=2048,
+        num_hidden_layers=22,
+        num_attention_heads=32,
+        num_key_value_heads=4,
+        intermediate_size=5632,
+        vocab_size=32000,
     )
     torch.manual_seed(0)
     torch.set_default_dtype(torch.bfloat16)

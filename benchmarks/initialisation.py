@@ -42,7 +42,9 @@ def errors(ours: torch.Tensor, reference: torch.Tensor) -> dict[str, float]:
     }
 
 
-def cells(model: Any, candidate: Candidate, text: list[Batch], held_out: list[Batch], reference: torch.Tensor) -> dict[str, Any]:
+def cells(
+    model: Any, candidate: Candidate, text: list[Batch], held_out: list[Batch], reference: torch.Tensor
+) -> dict[str, Any]:
     """One row: every start for one plan."""
     calibration = calibrate(model, candidate.plan, text)
     row: dict[str, Any] = {}
@@ -62,8 +64,12 @@ def table(rows: list[dict[str, Any]]) -> str:
     head = f"| size | form | tile | matrices | {' | '.join(STARTS)} |"
     lines = [head, "|---" * (4 + len(STARTS)) + "|"]
     for row in rows:
-        shown = [f"{row['starts'][s]['error']:.2f} / {row['starts'][s]['cosine']:.2f}" if s in row["starts"] else "-" for s in STARTS]
-        lines.append(f"| {row['size']} | {row['method']} | {row['tile']} | {row['parameters'] / 1e6:.2f}M | {' | '.join(shown)} |")
+        shown = [
+            f"{row['starts'][s]['error']:.2f} / {row['starts'][s]['cosine']:.2f}" if s in row["starts"] else "-" for s in STARTS
+        ]
+        lines.append(
+            f"| {row['size']} | {row['method']} | {row['tile']} | {row['parameters'] / 1e6:.2f}M | {' | '.join(shown)} |"
+        )
     return "\n".join(lines)
 
 

@@ -192,7 +192,9 @@ def tables(
 
 @app.command()
 def demo(
-    model: Annotated[str | None, typer.Option(help="Another model folder or hub name; default: all-MiniLM-L6-v2 from PyPI.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Another model folder or hub name; default: all-MiniLM-L6-v2 from PyPI.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where the compressed model goes.")] = Path("runs/demo"),
     to: Annotated[str, typer.Option(help="The share of the matrices to keep.")] = "1/2",
     seed: Seed = None,

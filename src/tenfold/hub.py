@@ -4,17 +4,22 @@ transformers hands a folder whose config names `quant_method: tenfold` to `Tenfo
 empty skeleton before the weights are read. Everything else (heads, precision, devices, Trainer) is transformers' own.
 """
 
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING, register_quantization_config, register_quantizer
 from transformers.quantizers.base import HfQuantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from tenfold.errors import PlanError
+from tenfold.errors import CheckpointError, PlanError
 from tenfold.modules import dense_weight, factored_layers, install_
 from tenfold.nn.bank import BANKS
 from tenfold.planning.plan import Plan, plan_from_dict
+from tenfold.safetensors_header import read_shapes
 
 if TYPE_CHECKING:  # transformers imports this module while it is itself half imported
     from transformers import PreTrainedModel
@@ -54,8 +59,25 @@ class TenfoldQuantizer(HfQuantizer):  # type: ignore[misc]
 
     requires_calibration = True
 
-    def _process_model_before_weight_loading(self, model: "PreTrainedModel", **kwargs: Any) -> "PreTrainedModel":  # noqa: ARG002
-        install_(model.base_model, self.quantization_config.plan)
+    def _process_model_before_weight_loading(
+        self,
+        model: "PreTrainedModel",
+        checkpoint_files: Sequence[str] | None = None,
+        **kwargs: Any,  # noqa: ARG002 - transformers passes more
+    ) -> "PreTrainedModel":
+        plan = self.quantization_config.plan
+        _refuse_tied_head(model, plan)
+        _refuse_missing_factors(install_(model.base_model, plan), checkpoint_files or ())
+        return model
+
+    def _process_model_after_weight_loading(self, model: "PreTrainedModel", **kwargs: Any) -> "PreTrainedModel":  # noqa: ARG002
+        factors = getattr(model.base_model, BANKS).parameters()
+        if any(factor.is_meta for factor in factors) and not all(p.is_meta for p in model.parameters()):
+            raise PlanError(
+                "factors must stay in memory because every layer reads them, got a device_map that offloads them: "
+                f"give {BANKS} a device"
+            )
+        model.is_quantized = False  # in transformers' sense, which refuses half() and float() for packed integers
         return model
 
     def _dequantize(self, model: "PreTrainedModel", dtype: Any = None) -> "PreTrainedModel":  # noqa: ARG002 - transformers passes it
@@ -78,6 +100,24 @@ class TenfoldQuantizer(HfQuantizer):  # type: ignore[misc]
         return True
 
 
+def _refuse_tied_head(model: "PreTrainedModel", plan: Plan) -> None:
+    for site in plan.factored:
+        tied = [head for head, table in model.all_tied_weights_keys.items() if table.endswith(f"{site.path}.weight")]
+        if tied:
+            raise PlanError(
+                f"a head cannot share word vectors that are factored, got {type(model).__name__} with {tied[0]} tied to them: "
+                "load a class without a language-model head, or compress without --embeddings"
+            )
+
+
+def _refuse_missing_factors(banks: nn.ModuleDict, files: Sequence[str]) -> None:
+    """transformers would draw what a file lacks at random, as it does for a new head."""
+    held = {name for file in files if str(file).endswith(".safetensors") for name in read_shapes(Path(file))}
+    for name, _ in banks.named_parameters():
+        if held and not any(key.endswith(f"{BANKS}.{name}") for key in held):
+            raise CheckpointError(f"every factor must be in the folder, got none for {BANKS}.{name}: copy the folder again")
+
+
 def register() -> None:
     """Make transformers know tenfold folders. Harmless when repeated."""
     if METHOD not in AUTO_QUANTIZER_MAPPING:
@@ -91,7 +131,6 @@ def attach_(model: "PreTrainedModel", plan: Plan) -> None:
     config = TenfoldConfig(**plan.to_dict())
     model.config.quantization_config = config
     model.hf_quantizer = TenfoldQuantizer(config)
-    model.is_quantized = True
     model.quantization_method = METHOD
 
 
@@ -120,6 +159,8 @@ def to_dense(model: "PreTrainedModel") -> "PreTrainedModel":
         weight = dense_weight(site, layers[site.path].matrix())
         state[f"{prefix}{site.path}.weight"] = weight.contiguous()
     _fill_(dense, model, state)
+    if model.can_generate():
+        dense.generation_config = deepcopy(model.generation_config)
     return dense.train(model.training)
 
 

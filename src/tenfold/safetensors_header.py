@@ -27,7 +27,7 @@ def read_header(folder: Path) -> Header:
     files = _files(folder)
     shapes: dict[str, tuple[int, ...]] = {}
     for file in files:
-        shapes.update(_read(file))
+        shapes.update(read_shapes(file))
     return Header(shapes, files)
 
 
@@ -55,15 +55,16 @@ def _files(folder: Path) -> tuple[Path, ...]:
 def _json(path: Path) -> dict[str, dict[str, str]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        assert isinstance(data["weight_map"], dict)
-    except (ValueError, KeyError, AssertionError, TypeError) as error:
+        assert all(isinstance(shard, str) for shard in data["weight_map"].values())
+    except (ValueError, KeyError, AssertionError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path} must be JSON with a weight_map, got something else ({error}): copy the file again"
         ) from error
     return data  # type: ignore[no-any-return]
 
 
-def _read(file: Path) -> dict[str, tuple[int, ...]]:
+def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every tensor of one file, which must be whole."""
     try:
         with file.open("rb") as stream:
             (length,) = struct.unpack("<Q", stream.read(8))

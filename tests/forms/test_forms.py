@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from tenfold.algebra.moments import Moments, ridged
+from tenfold.algebra.moments import Moments, identity_moments, ridged
 from tenfold.algebra.weighted import residual
 from tenfold.errors import PlanError
 from tenfold.forms import (
@@ -68,6 +68,10 @@ def source(seed: int) -> torch.Generator:
 
 def noise(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=source(seed), dtype=torch.float64)
+
+
+def some_tiles(sides: tuple[int, int], dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    return list(noise(N, *sides).to(dtype))
 
 
 def moment(i: int, seed: int) -> Tensor:
@@ -132,7 +136,7 @@ def test_factors_have_the_shapes_that_were_promised_and_the_precision_that_came_
     row: str, sides: tuple[int, int], dtype: torch.dtype
 ) -> None:
     form, (i, o) = ROWS[row], sides
-    tiles, moments = noise(N, i, o).to(dtype), some_moments(i)
+    tiles, moments = some_tiles(sides, dtype), some_moments(i)
     moments = Moments([s.to(dtype) for s in moments.matrices], moments.of)
     std = torch.ones(N)
     for factors in (form.decompose(tiles), form.decompose(tiles, moments, 2), form.draw(N, i, o, std, source(0))):
@@ -149,10 +153,10 @@ def test_factors_have_the_shapes_that_were_promised_and_the_precision_that_came_
 @every_form
 @with_or_without_moments
 def test_factors_lie_where_the_tiles_lie(row: str, weighted: bool) -> None:
-    form, (i, o) = ROWS[row], SIDES[0]
-    tiles, moments = noise(N, i, o), some_moments(i)
+    form, i = ROWS[row], SIDES[0][0]
+    tiles, moments = some_tiles(SIDES[0]), some_moments(i)
     there = Moments([s.cuda() for s in moments.matrices], moments.of)
-    factors = form.decompose(tiles.cuda(), there if weighted else None, 2)
+    factors = form.decompose([tile.cuda() for tile in tiles], there if weighted else None, 2)
     assert {value.device.type for value in (factors | form.refit(factors, 1, tiles[1].cuda(), there[1])).values()} == {"cuda"}
     here = form.decompose(tiles, moments if weighted else None, 2)
     for found, expected in zip(matrices(form, factors), matrices(form, here), strict=True):
@@ -213,9 +217,11 @@ def test_ranks_that_do_not_fit_are_refused_and_can_be_cut(form: Form, message: s
     assert to_dict(cut).keys() == to_dict(form).keys()
 
 
-@pytest.mark.parametrize("form", [LowRank(0), TensorTrain(0, 4), TensorTrain(4, 0), Tucker(0, 4, 4), Tucker(2, 4, 0)], ids=describe)
+@pytest.mark.parametrize(
+    "form", [LowRank(0), TensorTrain(0, 4), TensorTrain(4, 0), Tucker(0, 4, 4), Tucker(2, 4, 0)], ids=describe
+)
 def test_a_rank_of_nothing_is_refused_and_not_raised(form: Form) -> None:
-    with pytest.raises(PlanError, match="between 1 and .*, got 0"):
+    with pytest.raises(PlanError, match=r"between 1 and .*, got 0"):
         form.check(N, 12, 10)
     assert form.within(N, 12, 10) == form
 
@@ -238,9 +244,8 @@ def test_ranks_that_fit_stay(row: str, sides: tuple[int, int]) -> None:
 @every_side
 @with_or_without_moments
 def test_full_rank_gives_the_tiles_back_and_low_rank_does_not(row: str, sides: tuple[int, int], weighted: bool) -> None:
-    i, o = sides
-    tiles, moments = noise(N, i, o), some_moments(i) if weighted else None
-    exact = EXACT[row].within(N, i, o)
+    tiles, moments = some_tiles(sides), some_moments(sides[0]) if weighted else None
+    exact = EXACT[row].within(N, *sides)
     for rounds in (0, 2):
         factors = exact.decompose(tiles, moments, rounds)
         for tile, found in zip(tiles, matrices(exact, factors), strict=True):
@@ -252,8 +257,7 @@ def test_full_rank_gives_the_tiles_back_and_low_rank_does_not(row: str, sides: t
 
 @every_form
 def test_a_moment_held_once_is_a_moment_for_each_tile(row: str) -> None:
-    form, (i, o) = ROWS[row], SIDES[0]
-    tiles, shared = noise(N, i, o), some_moments(i)
+    form, tiles, shared = ROWS[row], some_tiles(SIDES[0]), some_moments(SIDES[0][0])
     each = Moments([shared[g] for g in range(N)], tuple(range(N)))
     other = Moments(shared.matrices, tuple((s + 1) % 3 for s in shared.of))
     expected, same, different = (matrices(form, form.decompose(tiles, m, 3)) for m in (shared, each, other))
@@ -263,15 +267,25 @@ def test_a_moment_held_once_is_a_moment_for_each_tile(row: str) -> None:
 
 
 @every_form
-@with_or_without_moments
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-def test_tiles_of_zeros_stay_zeros(row: str, weighted: bool, dtype: torch.dtype) -> None:
-    """Some checkpoints have layers that start at zero; nothing may turn into NaN."""
+@pytest.mark.parametrize("silent", [None, 1, 3], ids=["weights", "one silent input", "silent inputs"])
+def test_tiles_of_zeros_and_silent_inputs_do_no_harm(row: str, dtype: torch.dtype, silent: int | None) -> None:
+    """Some checkpoints hold layers that are still zero, some inputs never vary: nothing may turn into NaN."""
     form, (i, o) = ROWS[row], SIDES[0]
-    for moments in (some_moments(i).matrices, [torch.zeros(i, i)] * 3):
-        given = Moments([s.to(dtype) for s in moments], some_moments(i).of) if weighted else None
-        for found in matrices(form, form.decompose(torch.zeros(N, i, o, dtype=dtype), given, 2)):
-            assert found.abs().max() < 1e-12
+    moments = None
+    if silent:
+        heard = some_moments(i).matrices[silent:]
+        moments = Moments([s.to(dtype) for s in (*[torch.zeros(i, i)] * silent, *heard)], some_moments(i).of)
+    for found in matrices(form, form.decompose(list(torch.zeros(N, i, o, dtype=dtype)), moments, 2)):
+        assert found.abs().max() < 1e-12
+    tiles = some_tiles(SIDES[0], dtype)
+    for tile, found in zip(tiles, matrices(form, form.decompose(tiles, moments, 2)), strict=True):
+        assert 0.1 < found.norm() / tile.norm() < 10
+
+
+@every_form
+def test_matrices_of_no_scale_are_drawn_as_zeros(row: str) -> None:
+    form, (i, o) = ROWS[row], SIDES[0]
     for found in matrices(form, form.draw(N, i, o, torch.zeros(N), source(0))):
         assert found.abs().max() < 1e-12
 
@@ -314,14 +328,39 @@ def test_every_number_that_was_drawn_can_learn(row: str) -> None:
     drawn = form.draw(N, i, o, torch.ones(N), source(0))
     assert all(gradient.abs().min() > 0 for gradient in gradients(drawn))
     dead = gradients({name: torch.zeros_like(value) for name, value in drawn.items()})
-    assert row == "layer_shared" or any(not gradient.any() for gradient in dead)
+    products_of_factors = dead[1:] if row.startswith("layer_shared") else dead
+    assert not any(gradient.any() for gradient in products_of_factors)
+
+
+@every_form
+@every_side
+def test_a_fit_to_outputs_loses_less_output_and_no_less_weight(row: str, sides: tuple[int, int]) -> None:
+    form, tiles, moments = ROWS[row], some_tiles(sides), some_moments(sides[0])
+    outputs, weights = (matrices(form, form.decompose(tiles, m, 3)) for m in (moments, None))
+    assert residual(tiles, ridged_moments(moments), outputs) < 0.97 * residual(tiles, ridged_moments(moments), weights)
+    plain = identity_moments(N, sides[0], tiles[0])
+    assert residual(tiles, plain, outputs) > residual(tiles, plain, weights)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if isinstance(ROWS[row], Mixed)])
+@with_or_without_moments
+def test_a_mix_loses_less_than_its_parts_alone_and_less_with_more_rounds(row: str, weighted: bool) -> None:
+    mixed, tiles, i = ROWS[row], some_tiles(SIDES[0]), SIDES[0][0]
+    assert isinstance(mixed, Mixed)
+    moments = some_moments(i) if weighted else None
+    measure = ridged_moments(moments) if moments else identity_moments(N, i, tiles[0])
+    few, many, shared, private = (
+        residual(tiles, measure, matrices(form, form.decompose(tiles, moments, rounds)))
+        for form, rounds in ((mixed, 1), (mixed, 6), (mixed.shared, 6), (mixed.private, 6))
+    )
+    assert many < few < min(shared, private)
 
 
 @every_form
 @every_side
 def test_refitting_a_tile_never_loses_and_wins_where_the_input_changed(row: str, sides: tuple[int, int]) -> None:
     form, (i, o) = ROWS[row], sides
-    tiles, moments = noise(N, i, o), some_moments(i)
+    tiles, moments = some_tiles(sides), some_moments(i)
     factors = form.decompose(tiles, moments, 2)
     shapes = form.shapes(N, i, o)
 
@@ -347,8 +386,8 @@ def test_refitting_a_tile_never_loses_and_wins_where_the_input_changed(row: str,
 @pytest.mark.parametrize("shared", [TensorTrain(5, 4), Tucker(3, 5, 4)], ids=describe)
 def test_refitting_does_not_need_orthonormal_sides(shared: TensorTrain | Tucker) -> None:
     """Training leaves none: the answer must not depend on how U and V are scaled and turned."""
-    (i, o), g = SIDES[0], 2
-    tiles, s = noise(N, i, o), moment(i, 40)
+    i, g = SIDES[0][0], 2
+    tiles, s = some_tiles(SIDES[0]), moment(i, 40)
     plain = shared.decompose(tiles, some_moments(i), 1)
     a, b = noise(5, 5, seed=1), noise(4, 4, seed=2)
     inner = {name: torch.linalg.inv(a) @ plain[name] @ torch.linalg.inv(b) for name in ("core", "C") if name in plain}
@@ -367,23 +406,23 @@ def test_refitting_does_not_need_orthonormal_sides(shared: TensorTrain | Tucker)
 def test_the_two_ranks_are_not_mixed_up(p: int, q: int) -> None:
     """Tiles whose input side has rank p and whose output side has rank q are exact at (p, q) and not at (q, p)."""
     i, o = SIDES[0]
-    tiles = noise(i, p, seed=1) @ noise(N, p, q) @ noise(q, o, seed=2)
+    planted = noise(i, p, seed=1) @ noise(N, p, q) @ noise(q, o, seed=2)
+    tiles = list(planted)
     for moments in (None, some_moments(i)):
         right, wrong = (
             [tile - f.matrix(f.decompose(tiles, moments, 1), g) for g, tile in enumerate(tiles)]
             for f in (TensorTrain(p, q), TensorTrain(q, p))
         )
-        assert torch.stack(right).norm() < 1e-9 * tiles.norm()
-        assert torch.stack(wrong).norm() > 0.1 * tiles.norm()
+        assert torch.stack(right).norm() < 1e-9 * planted.norm()
+        assert torch.stack(wrong).norm() > 0.1 * planted.norm()
 
 
 def test_residual_is_the_share_of_the_output_that_is_lost() -> None:
     i, o = SIDES[0]
     tiles, other, x = noise(2, i, o), noise(2, i, o, seed=1), noise(2, 50, i, seed=2)
-    moments = ridged_moments(Moments([y.T @ y for y in x], (0, 1)))
-    plain = Moments([y.T @ y for y in x], (0, 1))
-    expected = (x @ (tiles - other)).square().sum() / (x @ tiles).square().sum()
-    assert residual(tiles, plain, other) == pytest.approx(float(expected), rel=1e-10)
-    assert residual(tiles, moments, other) != pytest.approx(float(expected), rel=1e-6)
-    assert residual(tiles, plain, tiles) == 0
-    assert residual(torch.zeros_like(tiles), plain, other) == 0
+    moments = Moments([y.T @ y for y in x], (0, 1))
+    expected = float((x @ (tiles - other)).square().sum() / (x @ tiles).square().sum())
+    assert residual(list(tiles), moments, list(other)) == pytest.approx(expected, rel=1e-10)
+    assert residual(list(tiles), Moments(moments.matrices, (1, 0)), list(other)) != pytest.approx(expected, rel=1e-3)
+    assert residual(list(tiles), moments, list(tiles)) == 0
+    assert residual(list(torch.zeros_like(tiles)), moments, list(other)) == 0

@@ -23,7 +23,9 @@ def embed(model: Any, tokenizer: Any, texts: Sequence[str], batch: int = 32, len
     """Sentence vectors (n, d): the mean of the last hidden states over real tokens."""
     vectors = []
     for start in range(0, len(texts), batch):
-        inputs = tokenizer(list(texts[start : start + batch]), padding=True, truncation=True, max_length=length, return_tensors="pt")
+        inputs = tokenizer(
+            list(texts[start : start + batch]), padding=True, truncation=True, max_length=length, return_tensors="pt"
+        )
         inputs = inputs.to(model.device)
         hidden = model.base_model(**inputs).last_hidden_state
         mask = inputs["attention_mask"][:, :, None].to(hidden.dtype)

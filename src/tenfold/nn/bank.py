@@ -1,10 +1,12 @@
 """The single owner of a group's factors."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from tenfold.forms import Form, Product
 
@@ -18,7 +20,8 @@ class FactorBank(nn.Module):
     `products` is what the layers multiply with. While the base model runs it is made once for all of them: a tucker's
     P C costs as much as many tokens, and slicing a stacked parameter in every layer would cost a full-size zero gradient
     for each slice. Outside of the base model's forward (a layer called by itself, a checkpointed block run again in the
-    backward pass) it is made on demand.
+    backward pass) it is made on demand, apart from what autograd saves there: gradient checkpointing wants the second run
+    of a block to save what the first did.
     """
 
     def __init__(self, form: Form, n: int, i: int, o: int) -> None:
@@ -33,7 +36,11 @@ class FactorBank(nn.Module):
         return dict(self.named_parameters(recurse=False))
 
     def products(self) -> tuple[Product, ...]:
-        return self.form.products(self.factors()) if self._held is None else self._held
+        if self._held is not None:
+            return self._held
+        apart = nullcontext() if torch.compiler.is_compiling() else saved_tensors_hooks(_as_it_is, _as_it_is)
+        with apart:
+            return self.form.products(self.factors())
 
     def matrix(self, g: int) -> Tensor:
         return self.form.matrix(self.factors(), g)
@@ -55,6 +62,10 @@ class FactorBank(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.form}, n={self.n}, i={self.i}, o={self.o}"
+
+
+def _as_it_is(saved: Tensor) -> Tensor:
+    return saved
 
 
 def hold_during_forward(model: nn.Module) -> None:

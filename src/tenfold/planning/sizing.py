@@ -131,4 +131,14 @@ def _smallest(model: Any, sites: Sequence[Site], settings: Compress, total: int)
 
 
 def recommend(candidates: Sequence[Candidate]) -> tuple[Candidate, str]:
-    return candidates[0], ""
+    """Private low rank first, whole matrices before tiles: the order in which candidates come.
+
+    Before training it was closest to the original at 1/2, 1/7 and 1/48 of the matrices on both real models measured, with text
+    to see activations on (docs/initialisation.md), and it is the only form whose FLOPs fall as fast as its parameters.
+    """
+    chosen = candidates[0]
+    if chosen.plan.method.startswith("II-"):
+        why = "Private low rank starts closest to the original at this size, and its FLOPs fall as fast as its parameters."
+    else:
+        why = "No private low rank is this small: shared factors are."
+    return chosen, why
