@@ -24,6 +24,7 @@ LAYERS = """
     calibration
     compression
     pipeline evaluation reporting
+    distillation
     demo api
     cli
 """

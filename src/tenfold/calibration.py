@@ -26,11 +26,13 @@ class Inputs:
     square: Tensor
     tokens: int = 0
 
-    def add(self, x: Tensor) -> None:
+    def add(self, x: Tensor, tokens: int) -> None:
+        """Rows x (rows, rows * i) that stand for so many tokens."""
+        share = tokens / max(len(x), 1)
         blocks = x.unflatten(1, self.square.shape[:2]).transpose(0, 1)
-        self.square += blocks.transpose(1, 2) @ blocks
-        self.total += x.sum(0)
-        self.tokens += len(x)
+        self.square += share * (blocks.transpose(1, 2) @ blocks)
+        self.total += share * x.sum(0)
+        self.tokens += tokens
 
     @property
     def mean(self) -> Tensor:
@@ -45,15 +47,22 @@ class Inputs:
         return second - torch.outer(mean, mean)
 
 
+def sum_of(parts: Sequence[Inputs]) -> Inputs:
+    if len(parts) == 1:
+        return parts[0]
+    total, square = (torch.stack(sums).sum(0) for sums in zip(*((p.total, p.square) for p in parts), strict=True))
+    return Inputs(total, square, sum(p.tokens for p in parts))
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """Input statistics by the path of a site; sites that read the same tensor share them."""
+    """Input statistics by the path of a site; `same` leads from every site to the first that reads the same tensors."""
 
     inputs: dict[str, Inputs]
     same: dict[str, str]
 
     def __getitem__(self, site: Site) -> Inputs:
-        return self.inputs[self.same.get(site.path, site.path)]
+        return self.inputs[self.same[site.path]]
 
     def moments(self, group: Group) -> Moments:
         """One moment a tile, each distinct one held once."""
@@ -62,7 +71,7 @@ class Calibration:
         of = []
         for site, grid in group.grids():
             for row, tiles in enumerate(grid):
-                key = (self.same.get(site.path, site.path), row, site.bias)
+                key = (self.same[site.path], row, site.bias)
                 if key not in index:
                     index[key] = len(matrices)
                     matrices.append(self[site].moment(row, centred=site.bias))
@@ -89,56 +98,86 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
     device = next(model.parameters()).device
     try:
         for batch in batches:
-            collector.start(batch.get("attention_mask"))
+            collector.start(batch)
             with suppress(_Stop):
                 base(**{k: v.to(device) for k, v in batch.items()})
+    except IndexError as error:
+        ids = batch["input_ids"]
+        raise TenfoldError(
+            "calibration text must fit the model's tables of words and positions, got token numbers up to "
+            f"{int(ids.max())} in rows of {ids.shape[1]}: take the model's own tokenizer, or shorter rows (compress.length)"
+        ) from error
     finally:
         model.train(training)
         for handle in handles:
             handle.remove()
-    if not collector.inputs or any(x.tokens == 0 for x in collector.inputs.values()):
-        raise TenfoldError("calibration needs at least one token through every matrix, got none: give more text")
-    return Calibration(collector.inputs, collector.same)
+    calibration = collector.result()
+    unseen = [site.path for site, _ in wanted if site.path not in calibration.same]
+    if unseen or any(x.tokens == 0 for x in calibration.inputs.values()):
+        raise TenfoldError(
+            f"calibration needs at least one token through every matrix, got none{f' for {unseen[0]}' if unseen else ''}: "
+            "give more text"
+        )
+    return calibration
 
 
 class _Collector:
+    """Sums by (path of the first site that read a tensor, how often it had been called before in this batch).
+
+    Most sites read one tensor a batch. DeBERTa's Q and K read the tokens and then the relative positions, V the tokens only.
+    """
+
     def __init__(self, stop_after: int | None) -> None:
-        self.inputs: dict[str, Inputs] = {}
-        self.same: dict[str, str] = {}
+        self.sums: dict[tuple[str, int], Inputs] = {}
+        self.reads: dict[str, list[tuple[str, int]]] = {}
         self.stop_after = stop_after
 
-    def start(self, mask: Tensor | None) -> None:
-        self.mask, self.seen = mask, set[str]()
-        self.last: tuple[Tensor | None, str] = (None, "")
+    def start(self, batch: Batch) -> None:
+        ids = batch.get("input_ids")
+        self.mask = batch.get("attention_mask", None if ids is None else torch.ones_like(ids))
+        self.calls: dict[str, int] = {}
+        self.last: tuple[Tensor | None, int, tuple[str, int]] = (None, 0, ("", 0))
 
     def hook(self, path: str, i: int) -> Any:
         def collect(module: nn.Module, args: tuple[Tensor, ...]) -> None:  # noqa: ARG001 - the signature of a hook
-            x = args[0]
-            if x is self.last[0]:
-                self.same[path] = self.last[1]
-            else:
-                self._add(path, i, x)
-                self.last = (x, path)
-            self.seen.add(path)
-            if self.stop_after is not None and len(self.seen) == self.stop_after:
+            x, call = args[0], self.calls.get(path, 0)
+            if x is not self.last[0] or i != self.last[1]:
+                self._add((path, call), i, x)
+                self.last = (x, i, (path, call))
+            if call == len(self.reads.setdefault(path, [])):
+                self.reads[path].append(self.last[2])
+            self.calls[path] = call + 1
+            if self.stop_after is not None and len(self.calls) == self.stop_after:
                 raise _Stop
 
         return collect
 
-    def _add(self, path: str, i: int, x: Tensor) -> None:
-        rows = self._real(x)
-        rows = rows if rows.dtype == torch.float64 else rows.float()
-        if path not in self.inputs:
-            count = rows.shape[1] // i
-            self.inputs[path] = Inputs(rows.new_zeros(count * i), rows.new_zeros(count, i, i))
-        self.inputs[path].add(rows)
+    def result(self) -> Calibration:
+        owners: dict[tuple[tuple[str, int], ...], str] = {}
+        same = {path: owners.setdefault(tuple(keys), path) for path, keys in self.reads.items()}
+        return Calibration({path: sum_of([self.sums[key] for key in keys]) for keys, path in owners.items()}, same)
 
-    def _real(self, x: Tensor) -> Tensor:
-        """The rows of real tokens; OPT flattens batch and length. Others (DeBERTa's positions) count whole."""
+    def _add(self, key: tuple[str, int], i: int, x: Tensor) -> None:
+        rows, tokens = self._rows(x)
+        rows = rows if rows.dtype == torch.float64 else rows.float()
+        if key not in self.sums:
+            count = rows.shape[1] // i
+            self.sums[key] = Inputs(rows.new_zeros(count * i), rows.new_zeros(count, i, i))
+        self.sums[key].add(rows, tokens)
+
+    def _rows(self, x: Tensor) -> tuple[Tensor, int]:
+        """The rows of real tokens (OPT flattens batch and length), and how many tokens they stand for.
+
+        What all sequences share (DeBERTa's positions) counts as much as the tokens: each score reads one of either.
+        """
         rows = x.flatten(0, -2)
-        if self.mask is not None and len(rows) == self.mask.numel():
-            return rows[self.mask.to(x.device).bool().flatten()]
-        return rows
+        if self.mask is None:
+            return rows, len(rows)
+        shared = x.ndim == 3 and len(x) == 1 < len(self.mask)
+        if shared or len(rows) != self.mask.numel():
+            return rows, int(self.mask.sum())
+        rows = rows[self.mask.to(x.device).bool().flatten()]
+        return rows, len(rows)
 
 
 def text_batches(tokenizer: Any, path: Path, tokens: int, length: int, rows: int = 16) -> list[Batch]:

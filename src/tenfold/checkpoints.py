@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenfold.errors import CheckpointError, PlanError
+from tenfold.errors import CheckpointError, PlanError, TenfoldError
 from tenfold.safetensors_header import Header, read_header
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ def _config(where: Path | str) -> "PretrainedConfig":
         raise CheckpointError(f"a model folder must hold a config.json, got none in {where}: name the folder of a model")
     try:
         return AutoConfig.from_pretrained(where)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # whatever a broken config.json makes transformers raise
         raise CheckpointError(
-            f"MODEL must be a folder, a config.json or a hub name that can be reached, got {where}: {reason}"
+            f"MODEL must be a folder, a config.json or a hub name that can be reached, got {where}: {first_line(error)}"
         ) from error
 
 
@@ -72,8 +71,14 @@ def _download(name: str) -> Path:
     try:
         return Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except Exception as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(f"MODEL must be a folder or a hub name that can be reached, got {name}: {reason}") from error
+        raise CheckpointError(
+            f"MODEL must be a folder or a hub name that can be reached, got {name}: {first_line(error)}"
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """What a library complains about, for the middle of our one line."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def refuse_compressed(source: Source) -> None:
@@ -96,6 +101,10 @@ def model_class(source: Source) -> Any:
 
     names = getattr(source.config, "architectures", None) or []
     named = getattr(transformers, names[0], None) if names else None
+    if type(source.config) not in transformers.AutoModel._model_mapping:
+        raise CheckpointError(
+            f'MODEL must be one that AutoModel can build, got "{source.config.model_type}" in {source.name}: name another model'
+        )
     base = transformers.AutoModel._model_mapping[type(source.config)]
     if named is None or (source.header is not None and _lacks_head(named, source)):
         return base[0] if isinstance(base, tuple) else base
@@ -119,8 +128,13 @@ def build(cls: Any, config: "PretrainedConfig") -> "PreTrainedModel":
     """The model on the meta device: modules and shapes, no memory."""
     import torch
 
-    with torch.device("meta"):
-        return cls._from_config(config)
+    try:
+        with torch.device("meta"):
+            return cls._from_config(config)
+    except Exception as error:  # whatever a broken config.json makes transformers raise
+        raise CheckpointError(
+            f"config.json must describe a model that can be built, got one that fails with: {first_line(error)}"
+        ) from error
 
 
 def skeleton(source: Source) -> "PreTrainedModel":
@@ -139,12 +153,19 @@ def load(source: Source) -> "PreTrainedModel":
     assert source.folder is not None and source.header is not None
     if not sys.stderr.isatty():
         logging.disable_progress_bar()
+    cls = model_class(source)
     try:
-        model = model_class(source).from_pretrained(source.folder, dtype="auto", use_safetensors=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise CheckpointError(f"{source.folder} must load with transformers, got: {reason}") from error
+        model, info = cls.from_pretrained(source.folder, dtype="auto", use_safetensors=True, output_loading_info=True)
+    except TenfoldError:
+        raise
+    except Exception as error:  # whatever a broken folder makes transformers and safetensors raise
+        raise CheckpointError(f"{source.folder} must load with transformers, got: {first_line(error)}") from error
     _drop_absent_pooler(model, source.header)
+    if missing := sorted(set(info["missing_keys"]) & set(model.state_dict())):
+        raise CheckpointError(
+            f"every weight of a {cls.__name__} must be in {source.folder}, got none for {missing[0]}"
+            f"{f' and {len(missing) - 1} more' if missing[1:] else ''}: name a whole checkpoint"
+        )
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"every weight must be finite, got NaN or infinity in {name}: use a sound checkpoint")
@@ -153,6 +174,5 @@ def load(source: Source) -> "PreTrainedModel":
 
 def _drop_absent_pooler(model: Any, header: Header) -> None:
     """A pooler that the folder does not have stays away, instead of being invented and saved as if it were learnt."""
-    base = model.base_model
-    if getattr(base, "pooler", None) is not None and not header.has("pooler"):
-        base.pooler = None
+    if model.base_model is model and getattr(model, "pooler", None) is not None and not header.has("pooler"):
+        model.pooler = None

@@ -167,6 +167,46 @@ def export(
 
 
 @app.command()
+def distill(
+    student: Annotated[str, typer.Argument(help="A folder that tenfold compressed, or any smaller model.")],
+    out: Annotated[Path, typer.Argument(help="The folder to make.")],
+    teacher: Annotated[str, typer.Option(help="The model to learn from: a folder or a hub name.")],
+    text: Annotated[
+        list[str] | None, typer.Option(help="Files, folders, globs (.txt .gz .xz .zst .jsonl) or datasets:NAME.")
+    ] = None,
+    stage: Annotated[str, typer.Option(help="general: on unlabelled text.")] = "general",
+    preset: Annotated[str | None, typer.Option(help="tenfold (default) or paper: losses, rates and batch.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="How many tokens the student sees (default 20 million).")] = None,
+    batch: Annotated[int | None, typer.Option(help="Rows of a step.")] = None,
+    micro: Annotated[int | None, typer.Option(help="Rows at a time, where a step's do not fit in memory.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate of the factors.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value: any other key of a stage.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Drop an unfinished run instead of going on with it.")] = False,
+    seed: Seed = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Teach a compressed model to answer as the original does. A killed run goes on where it was.
+
+    Example: tenfold distill small taught --teacher bert-base-uncased --text wiki.txt
+    """
+    if stage != "general":
+        raise TenfoldError(f'--stage must be general, got "{stage}"')
+    from tenfold.distillation.running import distill_folder
+    from tenfold.distillation.stage import parse_stage
+
+    given = {"text": text, "preset": preset, "tokens": tokens, "batch": batch, "micro": micro, "lr": lr, "seed": seed}
+    chosen = {**_assignments(set_), **{key: value for key, value in given.items() if value is not None}}
+    with _progress(as_json) as say:
+        result = distill_folder(student, out, teacher, parse_stage(chosen), force, fresh, say)
+    if as_json:
+        _print_json(result.to_dict())
+        return
+    _print_curve(result.curve)
+    out_console.print(f"{out}: {result.steps:,} steps, {result.tokens / 1e6:.1f} M tokens, {result.seconds:.0f} s in all")
+
+
+@app.command()
 def tables(
     name: Annotated[str | None, typer.Argument(help="One table; without it, all.")] = None,
     check: Annotated[bool, typer.Option("--check", help="List every printed value that differs from ours, and why.")] = False,
@@ -244,18 +284,33 @@ def _recipe(
         "method": method, "to": to, "of": of, "sites": sites, "group": group, "tile": tile, "family": family,
         "embeddings": embeddings, **more,
     }  # fmt: skip
-    overrides: dict[str, Any] = {}
-    for assignment in assignments or []:
-        key, separator, value = assignment.partition("=")
-        if not separator:
-            raise RecipeError(f'--set takes section.key=value, got "{assignment}"')
-        overrides[key] = yaml.safe_load(value)
+    overrides = _assignments(assignments)
     overrides |= {f"compress.{key}": value for key, value in given.items() if value is not None}
     if method is not None:
         overrides.setdefault("compress.to", None)
     if to is not None:
         overrides.setdefault("compress.method", None)
     return load_recipe(file, overrides)
+
+
+def _assignments(assignments: list[str] | None) -> dict[str, Any]:
+    found = {}
+    for assignment in assignments or []:
+        key, separator, value = assignment.partition("=")
+        if not separator:
+            raise RecipeError(f'--set takes key=value, got "{assignment}"')
+        found[key] = yaml.safe_load(value)
+    return found
+
+
+def _print_curve(curve: tuple[dict[str, float], ...]) -> None:
+    names = [name for name in curve[0] if name not in ("epoch", "step")]
+    table = Table(title="losses on held-out rows", title_justify="left")
+    for column in ("step", *names):
+        table.add_column(column, justify="right")
+    for row in curve:
+        table.add_row(f"{row['step']:.0f}", *(f"{row[name]:.4f}" for name in names))
+    out_console.print(table)
 
 
 def _print_plan(plan: "Plan") -> None:

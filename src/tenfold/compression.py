@@ -101,6 +101,8 @@ def compress_(
     before it now give (needs `batches`).
     """
     init = _chosen_init(init, calibration is not None or batches is not None)
+    if recollect and batches is None:
+        raise PlanError("recollect needs text to run, got none: give --text FILE")
     batches = None if batches is None else list(batches)
     say = progress or (lambda _: None)
     if getattr(model.base_model, BANKS, None) is not None:
@@ -123,6 +125,7 @@ def compress_(
     base.add_module(BANKS, banks)
     hold_during_forward(base)
     if recollect:
+        assert batches is not None
         _recollect(model, plan, originals, batches, say)
     attach_(model, plan)
     return Report(tuple(fits))
@@ -212,10 +215,8 @@ def _correct_bias(base: nn.Module, site: Site, originals: Originals, calibration
         layer.bias.copy_(originals.biases[site.path] + mean @ error)
 
 
-def _recollect(model: Any, plan: Plan, originals: Originals, batches: list[Batch] | None, say: Progress) -> None:
+def _recollect(model: Any, plan: Plan, originals: Originals, batches: list[Batch], say: Progress) -> None:
     """Layer by layer: collect what its sites read now, fit what its tiles own, restore its mean outputs."""
-    if batches is None:
-        raise PlanError("recollect needs text to run, got none: give --text FILE")
     for layer in sorted({site.layer for group in plan.matrix_groups for site in group.sites}):
         say(f"fitting layer {layer} again to what it reads now")
         calibration = calibrate(model, plan, batches, layer)

@@ -4,6 +4,7 @@ import copy
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import resources
@@ -104,7 +105,8 @@ def python_sentences() -> Iterator[str]:
     for name in sorted(sys.stdlib_module_names):
         module = sys.modules.get(name)
         members = [] if module is None else [module, *(vars(module)[k] for k in sorted(vars(module)))]
-        texts += [doc for member in members if isinstance(doc := inspect.getdoc(member), str)]
+        with warnings.catch_warnings(action="ignore"):  # looking at a deprecated member warns
+            texts += [doc for member in members if isinstance(doc := inspect.getdoc(member), str)]
     seen = set()
     for text in texts:
         for sentence in re.split(r"(?<=[.!?])\s+", " ".join(text.split())):

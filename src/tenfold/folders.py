@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 from tenfold.errors import OutputError
@@ -16,16 +17,16 @@ def complete_folder(out: Path, force: bool = False) -> Iterator[Path]:
 
     A killed run leaves only the folder beside, named `OUT.partial-PID`; the next run for the same `out` removes it.
     """
-    refuse_existing(out, force)
+    out = out.resolve()  # "." and ".." have no name to put a suffix to
+    if not force:
+        refuse_existing(out, force)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(out)
         partial = out.with_name(f"{out.name}.partial-{os.getpid()}")
         partial.mkdir()
     except OSError as error:
-        raise OutputError(
-            f"the output folder must be writable, got {error.strerror} for {error.filename}: choose another"
-        ) from error
+        raise OutputError(f"the output folder must be writable, got {_reason(error)}: choose another") from error
     try:
         yield partial
         _take_name(partial, out)
@@ -35,6 +36,8 @@ def complete_folder(out: Path, force: bool = False) -> Iterator[Path]:
             raise OutputError(
                 f"writing {out} needs more disk space than there is ({error}): free some, nothing was kept"
             ) from error
+        if isinstance(error, OSError):
+            raise OutputError(f"{out} must be written whole, got {_reason(error)}: nothing was kept") from error
         raise
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -42,8 +45,17 @@ def complete_folder(out: Path, force: bool = False) -> Iterator[Path]:
 
 
 def refuse_existing(out: Path, force: bool) -> None:
-    if out.exists() and not force:
+    """Nothing may be where a model is to go, or with `force` a model folder: a wrong path must not cost a home folder."""
+    if not out.exists():
+        return
+    if not force:
         raise OutputError(f"the output folder must not exist, got {out}: choose another name, or pass --force to replace it")
+    if not (out / "config.json").is_file() and not (out.is_dir() and not any(out.iterdir())):
+        raise OutputError(f"--force replaces a model folder, got {out}, which holds no config.json: choose another name")
+
+
+def _reason(error: OSError) -> str:
+    return f"{error.strerror} for {error.filename}" if error.filename else str(error)
 
 
 def _take_name(partial: Path, out: Path) -> None:
@@ -57,9 +69,10 @@ def _take_name(partial: Path, out: Path) -> None:
 
 
 def _remove_stale(out: Path) -> None:
-    for path in out.parent.glob(f"{out.name}.partial-*"):
+    """A folder with this process's own number is stale too: a container gives the same one every time."""
+    for path in out.parent.glob(f"{escape(out.name)}.partial-*"):
         pid = path.name.removeprefix(f"{out.name}.partial-").split("-")[0]
-        if pid.isdigit() and not _alive(int(pid)):
+        if pid.isdigit() and (int(pid) == os.getpid() or not _alive(int(pid))):
             shutil.rmtree(path, ignore_errors=True)
 
 

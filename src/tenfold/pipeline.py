@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tenfold.checkpoints import Source, find, load, refuse_compressed
+from tenfold.checkpoints import Source, find, first_line, load, refuse_compressed
 from tenfold.compression import Progress, Report, compress_
 from tenfold.errors import CheckpointError
 from tenfold.folders import complete_folder, refuse_existing
@@ -18,7 +18,7 @@ from tenfold.planning import Plan, plan_model
 from tenfold.recipe import Compress, Recipe, dump_recipe
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
-OURS = {"config.json", "model.safetensors.index.json", "generation_config.json", "README.md", "recipe.yaml", "compression.json"}
+OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", "compression.json"}
 OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
 
 
@@ -98,10 +98,10 @@ def _batches(source: Source, settings: Compress) -> Any:
     assert settings.text is not None
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # whatever a missing or broken tokenizer makes transformers raise
         raise CheckpointError(
-            f"text needs a tokenizer in {source.folder}, got none that loads ({reason}): add it, or take --init hosvd"
+            f"text needs a tokenizer in {source.folder}, got none that loads ({first_line(error)}): "
+            "add it, or take --init hosvd"
         ) from error
     return text_batches(tokenizer, Path(settings.text), settings.tokens, settings.length)
 
@@ -110,11 +110,21 @@ def copy_beside(source: Source, out: Path) -> None:
     """Tokenizer, pooling modules and the like. Weights at the top are the model's own; those in subfolders are not."""
     assert source.folder is not None
     for path in source.folder.iterdir():
+        if path.name.startswith("."):
+            continue
         if path.is_dir():
-            if not path.name.startswith(".") and path.name not in OTHER_RUNTIMES:
+            if path.name not in OTHER_RUNTIMES and not _is_model(path):
                 shutil.copytree(path, out / path.name)
-        elif path.suffix not in WEIGHTS and path.name not in OURS and not path.name.startswith("."):
+        elif path.suffix not in WEIGHTS and path.name not in OURS and not path.name.endswith(".index.json"):
             shutil.copy2(path, out / path.name)
+
+
+def _is_model(folder: Path) -> bool:
+    """A whole model of its own: a checkpoint of a training run, or OUT itself where it lies inside MODEL."""
+    try:
+        return "model_type" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def weight_bytes(folder: Path) -> int:

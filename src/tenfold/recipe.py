@@ -1,5 +1,6 @@
 """What the user asks for: strict, versioned, read from YAML and written next to what was made from it."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +64,9 @@ def parse_recipe(data: dict[str, Any]) -> Recipe:
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        raise RecipeError(_explain(error.errors()[0])) from error
+        found = error.errors()[0]
+        section: type[BaseModel] = Compress if found["loc"][:1] == ("compress",) else Recipe
+        raise RecipeError(explain(found, section.model_fields)) from error
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -82,10 +85,10 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _explain(error: Any) -> str:
+def explain(error: Any, known: Iterable[str]) -> str:
+    """pydantic's first complaint as one line; an unknown key gets the nearest of those `known`."""
     location = [str(part) for part in error["loc"]]
     where = ".".join(location)
     if error["type"] == "extra_forbidden":
-        section: type[BaseModel] = Compress if location[:-1] == ["compress"] else Recipe
-        return f'a recipe key must be one that this version knows, got "{where}": {nearest(location[-1], section.model_fields)}'
+        return f'a recipe key must be one that this version knows, got "{where}": {nearest(location[-1], known)}'
     return f"the recipe key {where} is wrong: {error['msg']}, got {error['input']!r}"

@@ -60,7 +60,7 @@ def _json(path: Path) -> dict[str, dict[str, str]]:
         raise CheckpointError(
             f"{path} must be JSON with a weight_map, got something else ({error}): copy the file again"
         ) from error
-    return data  # type: ignore[no-any-return]
+    return data
 
 
 def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:

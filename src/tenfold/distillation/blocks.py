@@ -42,7 +42,7 @@ class Blocks:
     def required(self, layer: int, role: str) -> nn.Module:
         if (module := self.site(layer, role)) is None:
             raise TenfoldError(
-                f'the family "{self.family.name}" must say where {role} is for losses on attention, got nothing in layer {layer}: '
+                f'losses on attention need a family that knows {role}, got "{self.family.name}", and nothing in layer {layer}: '
                 "take losses on hidden states or logits, or add the role to its file in src/tenfold/archs"
             )
         return module
@@ -50,9 +50,9 @@ class Blocks:
     def check_scores(self) -> None:
         if self.family.name not in SCORED:
             raise TenfoldError(
-                f'attention scores can be had where positions do not enter them otherwise, got the family "{self.family.name}", '
-                'which rotates queries and keys or adds terms to their product: take "relations" or "vectors", which read '
-                "queries, keys and values as projected"
+                f'attention scores are had where they are products of queries and keys, got "{self.family.name}", where '
+                'positions enter them in other ways (rotary, disentangled): take "relations" or "vectors", which read queries, '
+                "keys and values as projected"
             )
 
 

@@ -18,8 +18,7 @@ from tenfold.distillation.parts import Part, masked_log_softmax, merge_heads, pa
 from tenfold.errors import TenfoldError, nearest
 
 IGNORED = -100
-"""The label of what has none, as everywhere in transformers."""
-REGRESSION, SINGLE_LABEL, MULTI_LABEL = "regression", "single_label_classification", "multi_label_classification"
+PROBLEMS = REGRESSION, SINGLE_LABEL, MULTI_LABEL = "regression", "single_label_classification", "multi_label_classification"
 
 
 @precise
@@ -29,8 +28,7 @@ def hidden_mse(student: Tensor, teacher: Tensor, mask: Tensor, scale: float | Te
     With `scale` the teacher's variance at that layer (`Spread`), 1 is what predicting the mean would give, at every layer.
     The scale comes from outside: the variance of one batch would change when that batch is split.
     """
-    difference = _difference(student, teacher, mask)
-    return Part(difference.square().mean(-1).sum() / scale, mask.sum())
+    return Part(_difference(student, teacher, mask).square().mean(-1).sum() / scale, mask.sum())
 
 
 @precise
@@ -61,7 +59,7 @@ def score_mse(student: Tensor, teacher: Tensor, mask: Tensor) -> Part:
 def probability_kl(student: Tensor, teacher: Tensor, mask: Tensor) -> Part:
     """KL(softmax t || softmax s) over real keys, mean over heads, over real queries: MiniLM (2002.10957).
 
-    Like `probability_mse` it reads scores.
+    It reads scores, as `probability_mse` does.
     """
     _same_heads(student, teacher)
     return _kl_of_rows(student, teacher, pair_mask(mask))
@@ -117,7 +115,7 @@ def logit_mse(student: Tensor, teacher: Tensor, mask: Tensor) -> Part:
 def multi_soft_labels(student: Tensor, teacher: Tensor, mask: Tensor, temperature: float = 1.0) -> Part:
     """T^2 times the binary cross-entropy of sigmoid(s/T) with sigmoid(t/T), mean over C: labels that may hold together."""
     s, t, keep = _logits(student, teacher, mask)
-    cross = F.binary_cross_entropy_with_logits(s / temperature, (t / temperature).sigmoid(), reduction="none").mean(-1)
+    cross = _binary(s / temperature, (t / temperature).sigmoid()).mean(-1)
     return Part(temperature**2 * cross.masked_fill(~keep, 0).sum(), keep.sum())
 
 
@@ -127,19 +125,14 @@ def hard_labels(logits: Tensor, labels: Tensor, mask: Tensor, problem: str = SIN
 
     Labels of -100 do not count. `shift`: position k answers for the label of k + 1, as causal language models do.
     """
-    if problem == REGRESSION:
-        error = (logits - labels.reshape(logits.shape)).square().mean(-1)
-        return Part(error.sum(), torch.ones_like(error, dtype=torch.bool).sum())
-    if problem == MULTI_LABEL:
-        cross = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none").mean(-1)
-        return Part(cross.sum(), torch.ones_like(cross, dtype=torch.bool).sum())
+    if problem not in PROBLEMS:
+        raise TenfoldError(f'the problem type must exist, got "{problem}": {nearest(problem, PROBLEMS)}')
     if problem != SINGLE_LABEL:
-        known = f"{SINGLE_LABEL}, {MULTI_LABEL} or {REGRESSION}"
-        raise TenfoldError(f'the problem type must be {known}, got "{problem}": set it, or problem_type in config.json')
-    if labels.dim() == 2:
-        labels = labels.masked_fill(~mask, IGNORED)
-    if shift:
-        logits, labels = logits[:, :-1], labels[:, 1:]
+        labels = labels.to(logits.dtype).reshape(logits.shape)
+        error = (logits - labels).square() if problem == REGRESSION else _binary(logits, labels)
+        return Part(error.mean(-1).sum(), torch.ones_like(error[..., 0], dtype=torch.bool).sum())
+    labels = labels.masked_fill(~mask, IGNORED) if labels.dim() == 2 else labels
+    logits, labels = (logits[:, :-1], labels[:, 1:]) if shift else (logits, labels)
     keep = labels != IGNORED
     logits = logits.masked_fill(~keep[..., None], 0)
     total = F.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="sum")
@@ -171,6 +164,10 @@ def _relations(vectors: Tensor, heads: int, tokens: Tensor) -> Tensor:
         )
     split = merged.unflatten(-1, (heads, -1)).transpose(1, 2)
     return split @ split.transpose(-1, -2) / sqrt(split.shape[-1])
+
+
+def _binary(logits: Tensor, targets: Tensor) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
 
 
 def _kl_of_rows(student: Tensor, teacher: Tensor, keep: Tensor) -> Part:
@@ -213,12 +210,14 @@ class Loss:
 
     per_layer: between pairs of layers that a map names; else once for the whole model.
     projects: it compares features one by one, so that models of unequal widths need a learnt projection.
+    scaled: its function takes a `scale`.
     """
 
     function: Callable[..., Part]
     reads: tuple[str, ...]
     per_layer: bool = False
     projects: bool = False
+    scaled: bool = False
 
 
 HIDDEN, EMBEDDING, LAST_HIDDEN = "hidden", "embedding", "last_hidden"
@@ -226,16 +225,16 @@ SCORES, LOGITS, LABELS = "scores", "logits", "labels"
 VECTORS = ("queries", "keys", "values")
 
 LOSSES: dict[str, Loss] = {
-    "hidden": Loss(hidden_mse, (HIDDEN,), per_layer=True, projects=True),
+    "hidden": Loss(hidden_mse, (HIDDEN,), per_layer=True, projects=True, scaled=True),
     "hidden_cosine": Loss(hidden_cosine, (HIDDEN,), per_layer=True, projects=True),
-    "embedding": Loss(hidden_mse, (EMBEDDING,), projects=True),
+    "embedding": Loss(hidden_mse, (EMBEDDING,), projects=True, scaled=True),
     "patient": Loss(patient, (HIDDEN,), per_layer=True, projects=True),
     "sentence": Loss(sentence_cosine, (LAST_HIDDEN,), projects=True),
     "scores": Loss(score_mse, (SCORES,), per_layer=True),
     "probabilities": Loss(probability_kl, (SCORES,), per_layer=True),
     "probabilities_mse": Loss(probability_mse, (SCORES,), per_layer=True),
     "relations": Loss(relation_kl, VECTORS, per_layer=True),
-    "vectors": Loss(vector_mse, VECTORS, per_layer=True, projects=True),
+    "vectors": Loss(vector_mse, VECTORS, per_layer=True, projects=True, scaled=True),
     "soft_labels": Loss(soft_labels, (LOGITS,)),
     "multi_soft_labels": Loss(multi_soft_labels, (LOGITS,)),
     "logit_kl": Loss(logit_kl, (LOGITS,)),

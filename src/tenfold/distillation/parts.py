@@ -35,7 +35,7 @@ def precise(
     """All arithmetic in float32 or better, under autocast too; no gradient to the teacher."""
 
     @wraps(loss)
-    def wrapped(student: Tensor, teacher: Tensor, mask: Tensor, *args: P.args, **kwargs: P.kwargs) -> Part:
+    def wrapped(student: Tensor, teacher: Tensor, mask: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> Part:
         with torch.autocast(student.device.type, enabled=False):
             return loss(at_least_float32(student), at_least_float32(teacher.detach()), mask.bool(), *args, **kwargs)
 

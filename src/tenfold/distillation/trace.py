@@ -76,7 +76,7 @@ class Trace:
             kept: dict[int, Tensor] = getattr(self, HIDDEN if what in (EMBEDDING, LAST_HIDDEN) else what)
             found = kept.get(layer)
         if found is None:
-            where = "batch had none" if what == LABELS else "it was not wanted"
+            where = "the batch had none" if what == LABELS else "it was not wanted"
             raise TenfoldError(
                 f"a loss reads what was kept, got no {what}{'' if what in (LOGITS, LABELS) else f' of layer {layer}'}: {where}"
             )
@@ -118,10 +118,11 @@ class Tracer:
 
         Labels are kept apart: the model does not compute a loss of its own.
         """
-        called = through or (self.model if self.logits else self.model.base_model)
+        if through is None:
+            through = self.model if self.logits else self.model.base_model
         self._recording = True
         try:
-            output = called(**{name: value for name, value in batch.items() if name != LABELS})
+            output = through(**{name: value for name, value in batch.items() if name != LABELS})
             return self._trace(output, batch)
         finally:
             self._recording = False
@@ -176,13 +177,13 @@ class Tracer:
         return module.register_forward_hook(keep)
 
     def _trace(self, output: Any, batch: Mapping[str, Tensor]) -> Trace:
-        last = self._seen[OUTPUT if OUTPUT in self._seen else STACK]  # OPT's causal head does not call the base model
+        last = self._kept(OUTPUT if OUTPUT in self._seen else STACK)  # OPT's causal head does not call the base model
         mask = batch.get("attention_mask")
         mask = torch.ones(last.shape[:2], dtype=torch.bool, device=last.device) if mask is None else mask.bool()
         if mask.shape != last.shape[:2]:
             raise TenfoldError(f"a mask says which of the tokens {tuple(last.shape[:2])} are real, got {tuple(mask.shape)}")
         made = Trace(self.blocks.depth, mask, self.blocks.causal, labels=batch.get(LABELS))
-        made.hidden = {layer: self._seen.get((HIDDEN, layer), last) for layer in self.layers.get(HIDDEN, [])}
+        made.hidden = {k: self._kept((HIDDEN, k)) if k < made.depth else last for k in self.layers.get(HIDDEN, [])}
         for index, what in enumerate(VECTORS):
             setattr(made, what, {layer: self._vectors(index, layer) for layer in self.layers.get(what, [])})
         made.scores = {layer: self._scores(layer, last) for layer in self.layers.get(SCORES, [])}
@@ -192,11 +193,18 @@ class Tracer:
                 raise TenfoldError(f"{type(self.model).__name__} gives no logits: take hidden states, vectors or relations")
         return made
 
+    def _kept(self, key: Key) -> Tensor:
+        if key not in self._seen:
+            raise TenfoldError(
+                f"hooks must run in every pass, got none for {key[0]} {key[1]}: make the Tracer before torch.compile"
+            )
+        return self._seen[key]
+
     def _vectors(self, index: int, layer: int) -> Tensor:
         size = head_size(self.model)
         fused = self._seen.get((FUSED, layer))
         if fused is None:
-            return self._seen[VECTORS[index], layer].unflatten(-1, (-1, size)).transpose(1, 2)
+            return self._kept((VECTORS[index], layer)).unflatten(-1, (-1, size)).transpose(1, 2)
         if self.blocks.family.name in INTERLEAVED:
             return fused.unflatten(-1, (-1, 3, size)).select(-2, index).transpose(1, 2)
         return fused.unflatten(-1, (3, -1, size)).select(-3, index).transpose(1, 2)

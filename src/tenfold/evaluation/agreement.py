@@ -37,7 +37,7 @@ def agreement(ours: Tensor, theirs: Tensor, k: int = 5) -> Agreement:
     """Mean cosine of each sentence's two vectors; Spearman correlation of all pairwise similarities; share of each
     sentence's k nearest neighbours that stay among the k nearest."""
     a, b = _similarities(ours), _similarities(theirs)
-    upper = torch.triu_indices(*a.shape, offset=1).unbind(0)
+    upper = torch.triu_indices(len(a), len(a), offset=1).unbind(0)
     near_a, near_b = (x.fill_diagonal_(-torch.inf).topk(k).indices for x in (a.clone(), b.clone()))
     kept = (near_a[:, :, None] == near_b[:, None, :]).any(-1).float().mean()
     return Agreement(float(cosine_similarity(ours, theirs).mean()), _spearman(a[upper], b[upper]), float(kept))

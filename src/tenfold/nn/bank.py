@@ -75,7 +75,7 @@ def hold_during_forward(model: nn.Module) -> None:
 
 
 def _banks(model: nn.Module) -> Iterable[FactorBank]:
-    return getattr(model, BANKS).children()  # type: ignore[no-any-return]
+    return getattr(model, BANKS).children()
 
 
 def _hold(model: nn.Module, args: Any) -> None:  # noqa: ARG001 - the signature of a hook

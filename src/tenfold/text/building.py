@@ -129,7 +129,7 @@ def _write_tokens(
     return _ends(passages, count), _ends(documents, count)
 
 
-def _ends(places: array[int], count: int) -> NDArray[np.int64]:
+def _ends(places: "array[int]", count: int) -> NDArray[np.int64]:
     ends = np.frombuffer(places, np.int64) if places else np.empty(0, np.int64)
     return np.append(ends[ends < count], count)
 

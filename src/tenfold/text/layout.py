@@ -12,7 +12,7 @@ from tenfold.errors import TenfoldError
 
 @dataclass(frozen=True)
 class Layout:
-    """`gaps[k]` stands before text k and the last one at the end; each gap is ids and segment ids, each text has one segment id.
+    """`gaps[k]` (ids and segment ids) stands before text k and the last one at the end; each text has one segment id.
 
     BERT's pair: gaps ([CLS], [SEP], [SEP]) with the segment ids (0, 0, 1), texts (0, 1). `typed`: whether there are any.
     """
@@ -58,7 +58,6 @@ def layout(tokenizer: Any, texts: int) -> Layout:
         else:
             reached = text + 1
     if reached < texts:
-        raise TenfoldError(
-            f'a tokenizer must make tokens of "a" and "b", got none from {tokenizer.name_or_path}: it is not for text'
-        )
+        name = tokenizer.name_or_path or type(tokenizer).__name__
+        raise TenfoldError(f'a tokenizer must make tokens of "a" and "b", got none from {name}: take the one of the model')
     return Layout(gaps, [types[owner.index(text)] for text in range(texts)], "token_type_ids" in probe)

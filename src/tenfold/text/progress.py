@@ -28,7 +28,7 @@ class Meter:
         self.say(done + left)
 
     def end(self, tokens: int, rows: int) -> None:
-        self.say(f"tokenised {tokens / 1e6:.1f} M tokens into {rows} rows in {duration(monotonic() - self.began)}")
+        self.say(f"tokenised {tokens:,} tokens into {rows:,} rows in {duration(monotonic() - self.began)}")
 
 
 def duration(seconds: float) -> str:

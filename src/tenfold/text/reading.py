@@ -93,7 +93,7 @@ class TextFile:
                 f"a text file must be UTF-8 text, got zero bytes in {self.path}: is it a binary file, or UTF-16?"
             )
         try:
-            return decoder.decode(block, final=not block)  # type: ignore[arg-type]
+            return decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             at = done - len(error.object) + error.start
             raise TenfoldError(

@@ -115,7 +115,7 @@ class _Planner:
         return int(cuts[np.abs(cuts - place).argmin()]) if len(cuts) else place
 
     def _elsewhere(self, a: int, b: int, length: int) -> tuple[int, int] | None:
-        """A stretch of other documents than those of tokens[a:b]; where it seems there are no others, one that does not touch it."""
+        """A stretch of other documents than tokens[a:b]; where there seem to be none, one that does not touch it."""
         first, last = self.stream.document(a), self.stream.document(b - 1)
         for k in range(_TRIES):
             c, d = self._anywhere(length)

@@ -1,0 +1,228 @@
+"""A stage from folders to a folder: load, tokenise, train (or go on after a kill), save."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoTokenizer, PrinterCallback, TrainingArguments
+
+from tenfold.checkpoints import Source, find, load
+from tenfold.compression import Progress
+from tenfold.distillation.checkpoints import last_good
+from tenfold.distillation.matching import measure_scales, projections, same_vocabulary
+from tenfold.distillation.stage import Stage
+from tenfold.distillation.trace import Tracer
+from tenfold.distillation.trainer import LAST, Distiller, Watch, terms, wanted
+from tenfold.errors import TenfoldError
+from tenfold.folders import complete_folder, refuse_existing
+from tenfold.pipeline import copy_beside, versions
+from tenfold.text import Corpus, build
+
+SCALE_ROWS = 64
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """What came out. `curve` has a row for each measurement on held-out rows."""
+
+    out: Path
+    steps: int
+    tokens: int
+    seconds: float
+    curve: tuple[dict[str, float], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "out": str(self.out),
+            "steps": self.steps,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 1),
+            "curve": list(self.curve),
+        }
+
+
+def distill_folder(
+    student: str,
+    out: Path,
+    teacher: str,
+    stage: Stage,
+    force: bool = False,
+    fresh: bool = False,
+    progress: Progress = lambda _: None,
+) -> Distilled:
+    """STUDENT taught by TEACHER -> OUT. An unfinished run for the same OUT, with the same settings, goes on where it was."""
+    refuse_existing(out, force)
+    start = time.perf_counter()
+    stage = stage.resolved()
+    sources = find(student, weights=True), find(teacher, weights=True)
+    work = _work_folder(out, sources, stage, fresh)
+    trainer, corpus = _trainer(sources, stage, work, progress)
+    progress(f"training on {stage.tokens / 1e6:.1f} M tokens")
+    checkpoint = last_good(work, progress)
+    trainer.args.eval_on_start = checkpoint is None
+    trainer.train(resume_from_checkpoint=checkpoint)
+    result = Distilled(
+        out,
+        trainer.state.global_step,
+        _tokens(trainer.state.global_step, stage, corpus),
+        time.perf_counter() - start,
+        _curve(trainer),
+    )
+    if trainer.is_world_process_zero():
+        _save(trainer, sources[0], out, force, result, stage, teacher)
+        shutil.rmtree(work)
+    return result
+
+
+def _work_folder(out: Path, sources: tuple[Source, Source], stage: Stage, fresh: bool) -> Path:
+    """OUT.training holds checkpoints until OUT is complete; it belongs to one set of inputs."""
+    work = out.with_name(f"{out.name}.training")
+    if fresh:
+        shutil.rmtree(work, ignore_errors=True)
+    told = {"stage": stage.model_dump(mode="json"), "models": [_digest(source) for source in sources]}
+    told = json.loads(json.dumps(told))
+    note = work / "run.json"
+    if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != told:
+        raise TenfoldError(
+            f"{work} holds an unfinished run with other settings or models: finish that, or pass --fresh to drop it"
+        )
+    work.mkdir(parents=True, exist_ok=True)
+    note.write_text(json.dumps(told), encoding="utf-8")
+    return work
+
+
+def _digest(source: Source) -> str:
+    digest = hashlib.sha256()
+    assert source.header is not None
+    for file in source.header.files:
+        with file.open("rb") as stream:
+            digest.update(hashlib.file_digest(stream, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _trainer(sources: tuple[Source, Source], stage: Stage, work: Path, progress: Progress) -> tuple[Distiller, Corpus]:
+    if stage.text is None:
+        raise TenfoldError("the general stage learns from text, got none: give --text FILE")
+    progress("loading the models")
+    student, teacher = (load(source).float() for source in sources)
+    tokenizer, other = (AutoTokenizer.from_pretrained(source.folder) for source in sources)
+    same_vocabulary(tokenizer, other)
+    corpus = build(stage.text, tokenizer, stage.corpus, progress=progress)
+    assert stage.batch is not None
+    corpus.require(stage.held_out + stage.batch)
+    train, held_out = corpus.split(stage.held_out)
+    if stage.freeze_embeddings:
+        student.base_model.get_input_embeddings().requires_grad_(False)
+    depths = [model.config.get_text_config().num_hidden_layers for model in (student, teacher)]
+    chosen = terms(stage, depths[0], depths[1])
+    arguments = _arguments(stage, work, corpus)
+    teacher = teacher.to(arguments.device)
+    with torch.no_grad(), Tracer(teacher, wanted(chosen, 1)) as theirs, Tracer(student, wanted(chosen, 0)) as ours:
+        rows = {
+            k: v.to(arguments.device)
+            for k, v in corpus.collate([held_out[i] for i in range(min(SCALE_ROWS, len(held_out)))]).items()
+        }
+        seen = theirs(rows)
+        scales = measure_scales([seen])
+        first = {k: v[:1].to(student.device) for k, v in rows.items()}
+        mapped = projections(ours(first), seen, [*(term.name for term in chosen), LAST.name])
+    if len(list(mapped.parameters())):
+        student.add_module("tenfold_projections", mapped)  # trained, checkpointed and moved with it; dropped before saving
+    if arguments.device.type == "cuda":
+        teacher = teacher.bfloat16()
+    trainer = Distiller(
+        student,
+        teacher,
+        stage,
+        chosen,
+        mapped,
+        scales,
+        args=arguments,
+        train_dataset=train,
+        eval_dataset=held_out,
+        data_collator=corpus.collate,
+        callbacks=[Watch(progress)],
+    )
+    trainer.remove_callback(PrinterCallback)  # it would print into --json
+    return trainer, corpus
+
+
+def _arguments(stage: Stage, work: Path, corpus: Corpus) -> TrainingArguments:
+    assert stage.batch is not None
+    processes = int(torch.distributed.get_world_size()) if torch.distributed.is_initialized() else _world_size()
+    micro = min(stage.micro or stage.batch, max(1, stage.batch // processes))
+    if stage.batch % (micro * processes):
+        raise TenfoldError(
+            f"a step's rows must divide into micro-batches for all processes, got batch {stage.batch}, micro {micro} and "
+            f"{processes} processes: choose a batch that is a multiple of both"
+        )
+    steps = max(1, round(stage.tokens / (stage.batch * corpus.tokens / len(corpus))))
+    every = max(1, steps // stage.evaluations)
+    cuda = torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(work),
+        max_steps=steps,
+        per_device_train_batch_size=micro,
+        per_device_eval_batch_size=min(micro, 32),
+        gradient_accumulation_steps=stage.batch // (micro * processes),
+        learning_rate=stage.lr,
+        warmup_steps=round((stage.warmup or 0) * steps),
+        lr_scheduler_type="linear",
+        adam_beta2=0.98,
+        weight_decay=stage.weight_decay,
+        optim="adamw_torch_fused" if cuda else "adamw_torch",
+        bf16=cuda,
+        use_cpu=not cuda,
+        logging_steps=max(1, every // 5),
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        seed=stage.seed,
+        data_seed=stage.seed,
+        report_to="none",
+        remove_unused_columns=False,
+        dataloader_pin_memory=cuda,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+    )
+
+
+def _world_size() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _tokens(steps: int, stage: Stage, corpus: Corpus) -> int:
+    assert stage.batch is not None
+    return round(steps * stage.batch * corpus.tokens / len(corpus))
+
+
+def _curve(trainer: Distiller) -> tuple[dict[str, float], ...]:
+    history = trainer.state.log_history
+    return tuple({k.removeprefix("eval_"): v for k, v in row.items()} for row in history if "eval_loss" in row)
+
+
+def _save(trainer: Distiller, source: Source, out: Path, force: bool, result: Distilled, stage: Stage, teacher: str) -> None:
+    student = trainer.accelerator.unwrap_model(trainer.model)
+    if hasattr(student, "tenfold_projections"):
+        del student.tenfold_projections
+    student.base_model.get_input_embeddings().requires_grad_(True)
+    student.eval()
+    with complete_folder(out, force) as partial:
+        student.save_pretrained(partial)
+        copy_beside(source, partial)
+        told = {
+            **result.to_dict(),
+            "out": out.name,
+            "teacher": teacher,
+            "stage": stage.model_dump(mode="json"),
+            "versions": versions(),
+        }
+        (partial / "distillation.json").write_text(json.dumps(told, indent=1), encoding="utf-8")

@@ -1,0 +1,47 @@
+"""The tables in docs are those that the committed results give."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+RESULTS = sorted((ROOT / "benchmarks/results").glob("initialisation-*.json"))
+STARTS = ("random", "hosvd", "hooi", "activation", "recollected")
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.stem)
+def test_initialisation_rows_stand_in_the_page(file: Path) -> None:
+    page = (ROOT / "docs/initialisation.md").read_text(encoding="utf-8")
+    result = json.loads(file.read_text(encoding="utf-8"))
+    section = page.split(f"## {result['model']}\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| 1/")]
+    assert len(rows) == len(result["rows"]) > 10
+    for line, row in zip(rows, result["rows"], strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        shown = [row["starts"].get(start) for start in STARTS]
+        expected = [f"{s['error']:.2f} / {s['cosine']:.2f}" if s else "-" for s in shown]
+        assert cells == [row["size"], row["method"], row["tile"], f"{row['parameters'] / 1e6:.2f}M", *expected]
+
+
+def test_both_real_models_are_there() -> None:
+    assert {file.stem for file in RESULTS} == {"initialisation-all-MiniLM-L6-v2", "initialisation-all-mpnet-base-v2"}
+
+
+@pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.stem)
+def test_readme_rows_are_those_results(file: Path) -> None:
+    """README shows hosvd and activation of three forms at two sizes."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    for row in rows:
+        kind = "II" if row["tile"] == "whole" else "III + II" if "+" in row["method"] else "III"
+        if row["size"] == "1/48" or (row["tile"] == "square" and row["method"].startswith(("II-", "IV-"))):
+            continue
+        for start in ("hosvd", "activation"):
+            cell = f"{row['starts'][start]['error']:.2f} / {row['starts'][start]['cosine']:.2f}"
+            line = next(
+                x
+                for x in readme.splitlines()
+                if x.startswith(f"| {row['size']} | {kind}") and (kind != "III" or "| III |" in x)
+            )
+            assert cell in line, (line, cell)
