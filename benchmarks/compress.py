@@ -2,8 +2,8 @@
 
     python benchmarks/compress.py [--only hooi,activation,llama] [--json FILE]
 
-Weights are random: the work does not depend on their values. Every case runs `tenfold compress` in a process of its own, so its peak
-memory is that of what a user runs; "beyond the model" subtracts the weights' bytes and the empty process (imports alone).
+Weights are random: the work does not depend on their values. Every case runs `tenfold compress` in a process of its own, so
+its peak memory is that of what a user runs; "beyond the model" subtracts the weights' bytes and an empty process (imports).
 """
 
 import argparse
@@ -55,7 +55,8 @@ def llama_folder(folder: Path) -> Path:
 def measure(command: list[str]) -> dict[str, float]:
     """Seconds and peak bytes of one process, measured by a parent that has no other child."""
     code = (
-        "import resource, subprocess, sys, json, time; t = time.time(); r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
+        "import resource, subprocess, sys, json, time; t = time.time();"
+        "r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
         "print(json.dumps([r.returncode, time.time() - t, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024]))"
     )
     output = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True).stdout

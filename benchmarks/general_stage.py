@@ -1,11 +1,11 @@
 """Curves of the general stage: several forms, starts and presets on one model and one text, the same number of tokens each.
 
-    python benchmarks/general_stage.py MODEL --text TRAIN.txt --held-out VALID.txt --cells CELL,CELL,... [--tokens 20000000] [--jobs 4]
+    python benchmarks/general_stage.py MODEL --text TRAIN.txt --held-out VALID.txt --cells CELL,CELL,... [--tokens N] [--jobs 4]
 
-A cell is METHOD:TILE:START:PRESET[:KEY=VALUE...], for example II-36:whole:activation:tenfold or III-139:square:random:tenfold:lr=2e-3.
-Each runs `tenfold compress`, then `tenfold distill`, in processes of their own, `--jobs` of them at once; so seconds are those of a shared
-device. `error` and `cosine` are measured afterwards on held-out text, as in initialisation.py, before and after training. Writes
-general-NAME.json (rows are added to what is there) and prints a Markdown table.
+A cell is METHOD:TILE:START:PRESET[:KEY=VALUE...], for example II-36:whole:activation:tenfold or III-139:square:random:paper.
+Each runs `tenfold compress`, then `tenfold distill`, in processes of their own, `--jobs` of them at once; so seconds are those
+of a shared device. `error` and `cosine` are measured afterwards on held-out text, as in initialisation.py, before and after
+training. Writes general-NAME.json (rows are added to what is there) and prints a Markdown table.
 """
 
 import argparse
@@ -98,11 +98,12 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / f"general-{Path(arguments.model).name}.json"
     earlier = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+    for row in rows:
+        row["jobs"] = arguments.jobs
     result = {
         "model": Path(arguments.model).name,
-        "command": ["python", "benchmarks/general_stage.py", Path(arguments.model).name, *sys.argv[2:]],
+        "commands": [["python", "benchmarks/general_stage.py", Path(arguments.model).name, *sys.argv[2:]]],
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "jobs": arguments.jobs,
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "tenfold": tenfold.__version__},
         "rows": [row for row in earlier if row["cell"] not in {r["cell"] for r in rows}] + rows,
     }

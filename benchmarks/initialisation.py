@@ -2,9 +2,9 @@
 
     python benchmarks/initialisation.py MODEL --text TRAIN.txt --held-out VALID.txt [--sizes 1/2,1/7,1/48] [--out FOLDER]
 
-For every size (of the matrices) and every form the planner offers at that size: the error of the last hidden states on held-out text,
-mean square over variance (1 is as bad as a constant), and the mean cosine of the mean-pooled vectors with the original's. Runs on a
-CUDA device where there is one. Writes initialisation-NAME.json and prints a Markdown table.
+For every size (of the matrices) and every form the planner offers at that size: the error of the last hidden states on
+held-out text, mean square over variance (1 is as bad as a constant), and the mean cosine of the mean-pooled vectors with the
+original's. Runs on a CUDA device where there is one. Writes initialisation-NAME.json and prints a Markdown table.
 """
 
 import argparse

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tenfold._register import register_when_loaded
+from tenfold._version import __version__
 
 if TYPE_CHECKING:
     from tenfold.api import plan
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from tenfold.planning import Plan
     from tenfold.recipe import Compress, Recipe
 
-__version__ = "0.1.0"
 __all__ = [
     "Calibration",
     "Compress",
     "Plan",
     "Recipe",
     "TenfoldError",
+    "__version__",
     "calibrate",
     "compress_",
     "plan",

@@ -1,3 +1,4 @@
 from tenfold.cli import main
 
-main()
+if __name__ == "__main__":  # worker processes import this module too
+    main()

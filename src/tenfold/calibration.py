@@ -1,5 +1,6 @@
 """What the inputs of every site look like on real text: means and second moments, collected in one pass."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -96,17 +97,16 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
     training = model.training
     model.eval()
     device = next(model.parameters()).device
+    positions = getattr(model.config, "max_position_embeddings", None) or math.inf
     try:
         for batch in batches:
+            if "input_ids" in batch and batch["input_ids"].shape[1] > positions:
+                raise _misfit(batch)
             collector.start(batch)
             with suppress(_Stop):
                 base(**{k: v.to(device) for k, v in batch.items()})
     except IndexError as error:
-        ids = batch["input_ids"]
-        raise TenfoldError(
-            "calibration text must fit the model's tables of words and positions, got token numbers up to "
-            f"{int(ids.max())} in rows of {ids.shape[1]}: take the model's own tokenizer, or shorter rows (compress.length)"
-        ) from error
+        raise _misfit(batch) from error
     finally:
         model.train(training)
         for handle in handles:
@@ -119,6 +119,14 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
             "give more text"
         )
     return calibration
+
+
+def _misfit(batch: Batch) -> TenfoldError:
+    ids = batch["input_ids"]
+    return TenfoldError(
+        "calibration text must fit the model's tables of words and positions, got token numbers up to "
+        f"{int(ids.max())} in rows of {ids.shape[1]}: take the model's own tokenizer, or shorter rows (compress.length)"
+    )
 
 
 class _Collector:

@@ -77,8 +77,9 @@ def _download(name: str) -> Path:
 
 
 def first_line(error: Exception) -> str:
-    """What a library complains about, for the middle of our one line."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """What a library complains about, for the middle of our one line: a heading that ends in a colon with what it heads."""
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def refuse_compressed(source: Source) -> None:
@@ -115,13 +116,28 @@ def _lacks_head(cls: Any, source: Source) -> bool:
     model = build(cls, source.config)
     if model.base_model is model:
         return False
-    tied = set(getattr(model, "all_tied_weights_keys", {}))
     assert source.header is not None
+    held, tied = _held(model, source.header), set(getattr(model, "all_tied_weights_keys", {}))
     for name, child in model.named_children():
-        own = [f"{name}.{key}" for key, _ in child.named_parameters()]
-        if child is not model.base_model and set(own) - tied and not source.header.has(name):
+        own = {f"{name}.{key}" for key, _ in child.named_parameters()} - tied
+        if child is not model.base_model and own and not own & held:
             return True
     return False
+
+
+def _held(model: Any, header: Header) -> set[str]:
+    """The model's weights that the folder has. A file may spell names in older ways: GPT-NeoX's head is embed_out there."""
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
+
+    changes, own = get_model_conversion_mapping(model), model.state_dict()
+    renamings = [change for change in changes if isinstance(change, WeightRenaming)]
+    converters = [change for change in changes if isinstance(change, WeightConverter)]
+    held = set()
+    for name in sorted(header.shapes):
+        for ways in ((renamings, converters), ([], [])):
+            held.add(rename_source_key(name, *ways, model.base_model_prefix, own)[0])
+    return held & own.keys()
 
 
 def build(cls: Any, config: "PretrainedConfig") -> "PreTrainedModel":
@@ -155,16 +171,24 @@ def load(source: Source) -> "PreTrainedModel":
         logging.disable_progress_bar()
     cls = model_class(source)
     try:
-        model, info = cls.from_pretrained(source.folder, dtype="auto", use_safetensors=True, output_loading_info=True)
+        model, info = cls.from_pretrained(
+            source.folder, dtype="auto", use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True
+        )
     except TenfoldError:
         raise
     except Exception as error:  # whatever a broken folder makes transformers and safetensors raise
         raise CheckpointError(f"{source.folder} must load with transformers, got: {first_line(error)}") from error
     _drop_absent_pooler(model, source.header)
+    if wrong := sorted(info["mismatched_keys"]):
+        name, theirs, ours = wrong[0]
+        raise CheckpointError(
+            f"every weight must have the shape that config.json says, got {tuple(theirs)} instead of {tuple(ours)} for {name}"
+            f"{_and_more(wrong)}: take the config.json of these weights"
+        )
     if missing := sorted(set(info["missing_keys"]) & set(model.state_dict())):
         raise CheckpointError(
-            f"every weight of a {cls.__name__} must be in {source.folder}, got none for {missing[0]}"
-            f"{f' and {len(missing) - 1} more' if missing[1:] else ''}: name a whole checkpoint"
+            f"every weight of a {cls.__name__} must be in {source.folder}, got none for {missing[0]}{_and_more(missing)}: "
+            "name a whole checkpoint"
         )
     for name, tensor in model.named_parameters():
         if not torch.isfinite(tensor).all():
@@ -172,7 +196,13 @@ def load(source: Source) -> "PreTrainedModel":
     return model.eval()
 
 
+def _and_more(names: list[Any]) -> str:
+    return f" and {len(names) - 1} more" if names[1:] else ""
+
+
 def _drop_absent_pooler(model: Any, header: Header) -> None:
     """A pooler that the folder does not have stays away, instead of being invented and saved as if it were learnt."""
-    if model.base_model is model and getattr(model, "pooler", None) is not None and not header.has("pooler"):
+    if model.base_model is not model or getattr(model, "pooler", None) is None:
+        return
+    if not any(name.startswith("pooler.") for name in _held(model, header)):
         model.pooler = None

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 
+from safetensors import SafetensorError
+
 from tenfold.errors import OutputError
 
 
@@ -36,7 +38,7 @@ def complete_folder(out: Path, force: bool = False) -> Iterator[Path]:
             raise OutputError(
                 f"writing {out} needs more disk space than there is ({error}): free some, nothing was kept"
             ) from error
-        if isinstance(error, OSError):
+        if isinstance(error, OSError | SafetensorError):
             raise OutputError(f"{out} must be written whole, got {_reason(error)}: nothing was kept") from error
         raise
     except BaseException:
@@ -54,8 +56,8 @@ def refuse_existing(out: Path, force: bool) -> None:
         raise OutputError(f"--force replaces a model folder, got {out}, which holds no config.json: choose another name")
 
 
-def _reason(error: OSError) -> str:
-    return f"{error.strerror} for {error.filename}" if error.filename else str(error)
+def _reason(error: Exception) -> str:
+    return f"{error.strerror} for {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
 
 
 def _take_name(partial: Path, out: Path) -> None:

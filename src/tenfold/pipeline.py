@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tenfold._version import __version__
 from tenfold.checkpoints import Source, find, first_line, load, refuse_compressed
 from tenfold.compression import Progress, Report, compress_
 from tenfold.errors import CheckpointError
@@ -91,19 +92,28 @@ def export_dense(folder: str, out: Path, force: bool, progress: Progress) -> Pat
 
 
 def _batches(source: Source, settings: Compress) -> Any:
-    from transformers import AutoTokenizer
-
     from tenfold.calibration import text_batches
 
     assert settings.text is not None
+    return text_batches(tokenizer_of(source), Path(settings.text), settings.tokens, settings.length)
+
+
+def tokenizer_of(source: Source) -> Any:
+    """The folder's own: where it has none, transformers makes up one that knows no word."""
+    from transformers import AutoTokenizer
+
+    assert source.folder is not None
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.folder)
+        files = sorted(tokenizer.vocab_files_names.values())
+        if not any((source.folder / file).is_file() for file in files):
+            raise FileNotFoundError(f"no {' or '.join(files)}")
     except Exception as error:  # whatever a missing or broken tokenizer makes transformers raise
         raise CheckpointError(
             f"text needs a tokenizer in {source.folder}, got none that loads ({first_line(error)}): "
             "add it, or take --init hosvd"
         ) from error
-    return text_batches(tokenizer, Path(settings.text), settings.tokens, settings.length)
+    return tokenizer
 
 
 def copy_beside(source: Source, out: Path) -> None:
@@ -132,4 +142,4 @@ def weight_bytes(folder: Path) -> int:
 
 
 def versions() -> dict[str, str]:
-    return {name: version(name) for name in ("tenfold", "torch", "transformers", "safetensors")}
+    return {"tenfold": __version__, **{name: version(name) for name in ("torch", "transformers", "safetensors")}}

@@ -53,7 +53,9 @@ def load_recipe(path: Path | None, overrides: dict[str, Any]) -> Recipe:
         section = data
         *parents, key = dotted.split(".")
         for parent in parents:
-            section = section.setdefault(parent, {})
+            if section.get(parent) is None:
+                section[parent] = {}
+            section = section[parent]
             if not isinstance(section, dict):
                 raise RecipeError(f"a recipe key must lead through sections, got {dotted}: {parent} is a value")
         section[key] = value

@@ -17,11 +17,6 @@ class Header:
     shapes: dict[str, tuple[int, ...]]
     files: tuple[Path, ...]
 
-    def has(self, prefix: str) -> bool:
-        """Whether any tensor lies under a module path, written with or without the name of a base model in front."""
-        dotted = prefix + "."
-        return any(name.startswith(dotted) or f".{dotted}" in name for name in self.shapes)
-
 
 def read_header(folder: Path) -> Header:
     files = _files(folder)
@@ -55,8 +50,9 @@ def _files(folder: Path) -> tuple[Path, ...]:
 def _json(path: Path) -> dict[str, dict[str, str]]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        assert all(isinstance(shard, str) for shard in data["weight_map"].values())
-    except (ValueError, KeyError, AssertionError, TypeError, AttributeError) as error:
+        if not all(isinstance(shard, str) for shard in data["weight_map"].values()):
+            raise TypeError("the name of a file is no text")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"{path} must be JSON with a weight_map, got something else ({error}): copy the file again"
         ) from error
@@ -78,8 +74,7 @@ def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
         raise CheckpointError(
             f"{file} must be a safetensors file, got one that cannot be read ({error}): copy it again"
         ) from error
-    if file.stat().st_size < end:
-        raise CheckpointError(
-            f"{file} must be {end} bytes long by its header, got {file.stat().st_size}: it is cut off, copy it again"
-        )
+    if (size := file.stat().st_size) != end:
+        state = "cut off" if size < end else "damaged"
+        raise CheckpointError(f"{file} must be {end} bytes long by its header, got {size}: it is {state}, copy it again")
     return shapes

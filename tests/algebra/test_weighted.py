@@ -135,7 +135,7 @@ def test_the_mix_is_least_squares(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bank_improves_and_is_exact_where_inputs_are_equal(seed: int) -> None:
     u, v = basis(IN, P, seed), basis(OUT, Q, seed + 2).T
-    mix, c = noise(N, BANK, seed=seed + 3), noise(BANK, P, Q, seed=seed + 1)
+    mix, c = noise(N, N - 1, seed=seed + 3), noise(N - 1, P, Q, seed=seed + 1)  # more matrices than steps
 
     def solved(moments: Moments, c: Tensor) -> Tensor:
         grams, r = projected(TILES, moments, u)
@@ -195,6 +195,16 @@ def test_no_round_loses_and_early_ones_win(size: int | None, seed: int) -> None:
     errors = [after(rounds, size, tiles=tiles) for rounds in range(0 if size is None else 1, 8)]
     assert all(later <= earlier * (1 + 1e-10) for earlier, later in pairwise(errors))
     assert errors[-1] < errors[0] * (1 - 1e-4)
+
+
+def test_what_comes_out_is_the_best_for_the_sides_that_come_with_it() -> None:
+    u, v, core = fit(TILES, MOMENTS, P, Q, 2)
+    assert slope(lambda x: loss(MOMENTS, u, x, v), core) < 1e-9
+    assert slope(lambda x: loss(MOMENTS, u, core, x), v) < 1e-9
+    assert slope(lambda x: loss(MOMENTS, x, core, v), u) > 1e-3
+    u, v, mix, c = fit_bank(TILES, MOMENTS, P, Q, BANK, 2)
+    assert slope(lambda x: loss(MOMENTS, u, mixed(x, c), v), mix) < 1e-9
+    assert slope(lambda x: loss(MOMENTS, u, mixed(mix, x), v), c) > 1e-3
 
 
 @pytest.mark.parametrize("size", [None, BANK])

@@ -342,18 +342,22 @@ def test_a_fit_to_outputs_loses_less_output_and_no_less_weight(row: str, sides: 
     assert residual(tiles, plain, outputs) > residual(tiles, plain, weights)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if isinstance(ROWS[row], Mixed)])
+@every_form
 @with_or_without_moments
-def test_a_mix_loses_less_than_its_parts_alone_and_less_with_more_rounds(row: str, weighted: bool) -> None:
-    mixed, tiles, i = ROWS[row], some_tiles(SIDES[0]), SIDES[0][0]
-    assert isinstance(mixed, Mixed)
+def test_more_rounds_lose_less_where_one_step_is_not_exact(row: str, weighted: bool) -> None:
+    form, tiles, i = ROWS[row], some_tiles(SIDES[0]), SIDES[0][0]
     moments = some_moments(i) if weighted else None
     measure = ridged_moments(moments) if moments else identity_moments(N, i, tiles[0])
-    few, many, shared, private = (
-        residual(tiles, measure, matrices(form, form.decompose(tiles, moments, rounds)))
-        for form, rounds in ((mixed, 1), (mixed, 6), (mixed.shared, 6), (mixed.private, 6))
-    )
-    assert many < few < min(shared, private)
+
+    def lost(form: Form, rounds: int) -> float:
+        return residual(tiles, measure, matrices(form, form.decompose(tiles, moments, rounds)))
+
+    if isinstance(form, LowRank | LayerShared):
+        assert lost(form, 6) == lost(form, 0)
+    else:
+        assert lost(form, 6) < lost(form, 1) * (1 - 1e-3)
+    if isinstance(form, Mixed):
+        assert lost(form, 1) < min(lost(form.shared, 6), lost(form.private, 6)), "less than either part alone"
 
 
 @every_form

@@ -78,6 +78,7 @@ def test_the_share_is_met_and_used_up(bert: Any, of: str, to: str) -> None:
     methods = [candidate.plan.method for candidate in found]
     kinds = {re.sub(r"\d+", "", method) for method in methods}
     assert kinds == {"II-", "III-", "IV--", "III-+II-"}
+    assert [method.split("-")[1] for method in methods if method.startswith("IV")] == ["72", "36"]
     assert sum(candidate.plan.ratio(of) > 0.9 * asked for candidate in found) >= len(found) - 2
 
 

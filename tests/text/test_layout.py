@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from pico import SPECIAL, tokenizer
+from tokenizers import Regex, normalizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -48,6 +49,6 @@ def test_a_row_is_what_the_tokenizer_makes(family: str, count: int, token_types:
 
 def test_a_tokenizer_without_letters_is_refused() -> None:
     own = tokenizer()
-    own.backend_tokenizer.normalizer = __import__("tokenizers").normalizers.Replace(__import__("tokenizers").Regex("."), "")
+    own.backend_tokenizer.normalizer = normalizers.Replace(Regex("."), "")
     with pytest.raises(TenfoldError, match='must make tokens of "a" and "b", got none from'):
         layout(own, 2)

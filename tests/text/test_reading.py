@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +92,10 @@ def test_text_under_another_key(tmp_path: Path) -> None:
         list(passages(path))
 
 
+def test_half_a_character_in_json_is_replaced(tmp_path: Path) -> None:
+    assert list(passages(write(tmp_path / "a.jsonl", r'{"text": "a \ud83d b \u00e9"}'))) == ["a ? b é"]
+
+
 GZ, XZ = gzip.compress(TEXT.encode() * 50), lzma.compress(TEXT.encode() * 50)
 BAD: dict[str, tuple[str, bytes, str]] = {
     "empty": ("a.txt", b"", "at least one line of text, got an empty one"),
@@ -109,6 +114,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "cut xz": ("a.xz", XZ[:-9], "compressed text file must be whole"),
     "no xz": ("a.xz", TEXT.encode(), "compressed text file must be whole"),
     "no JSON": ("a.jsonl", b'{"text": "a"}\n{"text"\n', "got no JSON in line 2 of"),
+    "a huge number": ("a.jsonl", b'{"text": ' + b"1" * 5000 + b"}", "got no JSON in line 1 of"),
     "a list": ("a.jsonl", b'["a"]\n', "must be an object .*, got a list in line 1 of"),
     "a number": ("a.jsonl", b'{"text": 1}\n', 'an object with text under "text", got the keys text'),
 }
@@ -131,7 +137,7 @@ def test_a_damaged_zst_file_is_named(tmp_path: Path) -> None:
 
 
 def test_without_zstandard_the_install_line_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(TenfoldError, match=r"needs the package zstandard, got none .*: pip install zstandard"):
         list(passages(write(tmp_path / "a.zst", b"...")))
 

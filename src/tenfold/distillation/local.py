@@ -68,7 +68,7 @@ class BlockLocal:
     def __call__(self, batch: Mapping[str, Tensor], through: Any = None) -> dict[int, Part]:
         if self.teacher.training:
             raise TenfoldError("a teacher answers without dropout, got one in training mode: call teacher.eval()")
-        if self.student.training and self.student.is_gradient_checkpointing:
+        if self.student.training and any(getattr(m, "gradient_checkpointing", False) for m in self.student.modules()):
             raise TenfoldError(
                 "block-local matching cannot run blocks again with inputs that are not theirs: turn gradient checkpointing off"
             )

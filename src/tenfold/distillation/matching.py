@@ -85,8 +85,7 @@ def projections(student: Trace, teacher: Trace, losses: Iterable[str], allowed: 
             f"these losses compare equal widths, or need a learnt projection, got {found} (student and teacher): allow "
             "projections, or take relations and logits, which need none"
         )
-    first = next(iter(student.hidden.values()), None)
-    return Projections(widths).to(first.device if first is not None else student.mask.device)
+    return Projections(widths).to(student.mask.device)
 
 
 def _width(trace: Trace, what: str) -> int:

@@ -30,7 +30,7 @@ Key = tuple[str, int]
 class Wanted:
     """The layers of each kind of tensor (hidden, queries, keys, values, scores), and whether the head's logits are needed."""
 
-    layers: Mapping[str, frozenset[int]]
+    layers: dict[str, frozenset[int]]
     logits: bool = False
 
     @classmethod
@@ -93,7 +93,7 @@ def trace(model: Any, batch: Mapping[str, Tensor], wanted: Wanted, family: str |
 
 
 class Tracer:
-    """The hooks of `trace`, put on once: before torch.compile, which does not look for hooks that come after it."""
+    """The hooks of `trace`, put on once: before torch.compile, which need not look for hooks that come later."""
 
     def __init__(self, model: Any, wanted: Wanted, family: str | None = None) -> None:
         self.model = unwrap(model)

@@ -44,7 +44,7 @@ class FactoredLinear(_Factored):
 
     def forward(self, x: Tensor) -> Tensor:
         y = apply(self._bank.products(), self.grid, x)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(y.dtype)  # autocast keeps y in half
 
 
 class FactoredEmbedding(_Factored):

@@ -104,6 +104,10 @@ def _groups(method: Method, buckets: dict[tuple[str, int, int], list[Site]]) -> 
         group = Group(f"{key}_{i}x{o}" if several else key, form, i, o, tuple(sites))
         if form == asked:
             asked.check(n, i, o)
+            if group.parameters >= group.dense:
+                notes.append(
+                    f"{group.name} ({n} tiles of {i} x {o}) saves nothing: {group.parameters:,} for {group.dense:,} parameters"
+                )
         else:
             misfits.append((asked, group))
             if group.parameters >= group.dense:

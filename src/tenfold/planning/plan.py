@@ -109,7 +109,8 @@ class Plan:
     def flops(self, batch: int = 1, length: int = 128, fold: bool = False) -> tuple[int, int]:
         """Of the original and of the compressed model: 2 x multiply-adds of the matrices and of attention's two products.
 
-        Embedding lookups, norms, biases and heads are left out, as in the paper. `fold` adds what a forward pass pays
+        Embedding lookups, norms, biases, heads are left out, as in the paper; so are
+        DeBERTa's passes over relative positions. `fold` adds what a forward pass pays
         once for mixing a bank (nothing once the constants are folded for serving).
         """
         assert self.totals is not None

@@ -3,14 +3,19 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from tenfold.errors import PlanError
 from tenfold.methods import parse
 from tenfold.planning.build import build_plan, totals
-from tenfold.planning.plan import MATRICES, MODEL, SCOPES, Plan
+from tenfold.planning.plan import MATRICES, MODEL, SCOPES, Plan, Totals
 from tenfold.planning.sites import Site
 from tenfold.recipe import Compress
+
+PRIVATE = 1.5
+NEAR = 1 / 3
+"""Of the matrices: where a start alone is still near enough to be worth something (docs/initialisation.md)."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +47,16 @@ def size_plans(model: Any, sites: Sequence[Site], settings: Compress) -> list[Ca
     count = totals(model, sites)
     budget = int(count.of(settings.of) * ratio)
     settings, note = _with_embeddings(model, sites, settings, ratio)
-    found = [
-        Candidate(best, tile)
-        for tile, series in _series(sites, settings, model)
-        if (best := _largest(lambda name, tile=tile: _try(model, sites, settings, name, tile), series, settings.of, budget))  # type: ignore[misc]
-    ]
+    found = []
+    for tile, series in _series(sites, settings, model):
+        best = _largest(lambda name, tile=tile: _try(model, sites, settings, name, tile), series, settings.of, budget)  # type: ignore[misc]
+        if best is not None and "+" in best.method:
+            shared, private = best.method.split("+")
+            stem = shared.rpartition("-")[0]
+            fill = partial(_name_sum, stem, private)
+            best = _largest(lambda name, tile=tile: _try(model, sites, settings, name, tile), fill, settings.of, budget)  # type: ignore[misc]
+        if best is not None:
+            found.append(Candidate(best, tile))
     if not found:
         raise PlanError(_smallest(model, sites, settings, count.of(settings.of)))
     chosen, why = recommend(found)
@@ -55,7 +65,10 @@ def size_plans(model: Any, sites: Sequence[Site], settings: Compress) -> list[Ca
 
 
 def _series(sites: Sequence[Site], settings: Compress, model: Any) -> Iterator[tuple[str, Callable[[int], str]]]:
-    """Names with the rank left open: private, tensor train, two sizes of bank, and shared + private."""
+    """Names with the rank left open: private, tensor train, two sizes of bank, and shared + private.
+
+    Cores of d x d and a private rank of 1.5 d^2 / D put about three quarters of the sum into its private part.
+    """
     suffix = {"attention": "-SAN", "ffn": "-FFN"}.get(settings.sites or "", "")
     largest = max(group.n for group in _try(model, sites, settings, "II-1", settings.tile).matrix_groups)
     if settings.tile == "square":
@@ -65,7 +78,12 @@ def _series(sites: Sequence[Site], settings: Compress, model: Any) -> Iterator[t
     for bank in sorted({max(1, largest // 2), max(1, largest // 4)}, reverse=True):
         yield settings.tile, lambda d, bank=bank: f"IV{suffix}-{bank}-{d}"  # type: ignore[misc]
     hidden = model.config.get_text_config().hidden_size
-    yield settings.tile, lambda d: f"III{suffix}-{d}+II{suffix}-{max(1, round(6 * d * d / hidden / 12))}"
+    yield settings.tile, lambda d: f"III{suffix}-{d}+II{suffix}-{max(1, round(PRIVATE * d * d / hidden))}"
+
+
+def _name_sum(stem: str, private: str, d: int) -> str:
+    """The private rank stays; the shared one takes what room is left."""
+    return f"{stem}-{d}+{private}"
 
 
 def _try(model: Any, sites: Sequence[Site], settings: Compress, name: str, tile: str) -> Plan:
@@ -100,28 +118,26 @@ def _largest(build: Callable[[str], Plan], series: Callable[[int], str], scope: 
 def _with_embeddings(model: Any, sites: Sequence[Site], settings: Compress, ratio: Fraction) -> tuple[Compress, str]:
     """The word table shrinks too where matrices alone would have to go below half the share asked for (of a whole model)."""
     count = totals(model, sites)
-    left = count.model * ratio - (count.model - count.matrices)
-    if settings.of != MODEL or settings.embeddings or not count.embedding or left >= count.matrices * ratio / 2:
-        return settings, ""
-    if model.get_output_embeddings() is not None:
+    part = sum(group.dense for group in _try(model, sites, settings, "II-1", settings.tile).matrix_groups)
+    left = count.model * ratio - (count.model - part)
+    if not _table_may_shrink(model, settings, count) or left >= part * ratio / 2:
         return settings, ""
     table = model.base_model.get_input_embeddings().weight
-    room = count.model * ratio - (count.model - count.matrices - count.embedding)
-    rank = int(room * Fraction(count.embedding, count.embedding + count.matrices) / sum(table.shape))
-    if rank < 1:
-        return settings, ""
-    rank = min(rank, *table.shape)
+    share = Fraction(count.embedding, count.embedding + part)
+    rank = min(max(int((left + count.embedding) * share / sum(table.shape)), 1), *table.shape)
     return settings.model_copy(
         update={"embeddings": rank}
     ), f"The word table takes rank {rank}: it is most of what is left otherwise."
 
 
+def _table_may_shrink(model: Any, settings: Compress, count: Totals) -> bool:
+    """It is there, no head reads it, it counts, and the user did not choose its rank."""
+    return settings.of == MODEL and not settings.embeddings and count.embedding > 0 and model.get_output_embeddings() is None
+
+
 def _smallest(model: Any, sites: Sequence[Site], settings: Compress, total: int) -> str:
-    rank_one = (
-        settings
-        if settings.of != MODEL or model.get_output_embeddings() is not None
-        else settings.model_copy(update={"embeddings": 1})
-    )
+    shrinks = _table_may_shrink(model, settings, totals(model, sites))
+    rank_one = settings.model_copy(update={"embeddings": 1}) if shrinks else settings
     kept = _try(model, sites, rank_one, "III-1", settings.tile).kept(settings.of)
     hint = f"ask for more, or measure the size with --of {MATRICES}" if settings.of == MODEL else "ask for more"
     return (
@@ -131,14 +147,17 @@ def _smallest(model: Any, sites: Sequence[Site], settings: Compress, total: int)
 
 
 def recommend(candidates: Sequence[Candidate]) -> tuple[Candidate, str]:
-    """Private low rank first, whole matrices before tiles: the order in which candidates come.
+    """What the measurements say: private low rank where it can be used as it starts, shared + private where it must be taught.
 
-    Before training it was closest to the original at 1/2, 1/7 and 1/48 of the matrices on both real models measured, with text
-    to see activations on (docs/initialisation.md), and it is the only form whose FLOPs fall as fast as its parameters.
+    docs/initialisation.md: private low rank starts closest at every size. docs/distillation.md: taught on the same text, the sum
+    ends closest, at 1/7 and at 1/48 of the matrices, though it computes more than private low rank.
     """
-    chosen = candidates[0]
-    if chosen.plan.method.startswith("II-"):
-        why = "Private low rank starts closest to the original at this size, and its FLOPs fall as fast as its parameters."
-    else:
-        why = "No private low rank is this small: shared factors are."
-    return chosen, why
+    private = candidates[0]
+    mixed = next((c for c in candidates if "+" in c.plan.method), None)
+    if mixed is None or (private.plan.method.startswith("II-") and private.plan.ratio(MATRICES) >= NEAR):
+        return private, "At this size private low rank starts closest to the original, and computes least."
+    why = "Teach it (tenfold distill): shared + private ended closest to the original at 1/7 and 1/48 of the matrices."
+    if private is not mixed and private.plan.method.startswith("II-"):
+        share = private.plan.flops()[1] / mixed.plan.flops()[1]
+        why += f" {private.plan.method} computes less ({share:.2f} of its FLOPs) and ended second or later."
+    return mixed, why

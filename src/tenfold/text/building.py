@@ -4,7 +4,7 @@ import json
 import os
 from array import array
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,19 +40,28 @@ def build(
     same for any number. `progress` gets a line about every second.
     """
     say = progress or (lambda _: None)
+    cores = _cores() if workers is None else workers
+    if cores < 1:
+        raise TenfoldError(f"workers must be at least 1, got {cores}: leave them out for all cores")
     encoder, texts = Encoder(tokenizer), sources(spec, settings.key)
     meta = _meta(tokenizer, encoder, settings)
     states = [source.state() for source in texts]
-    folder = (cache_dir or _cache()) / _key(encoder, meta, texts)
+    folder = Path(cache_dir or _cache()) / _key(encoder, meta, texts)
     if is_whole(folder):
         say(f"tokens from the cache: {folder}")
         return Corpus(folder)
     if folder.exists():
         say(f"warning: the tokens in the cache are damaged, making them again: {folder}")
-    with complete_folder(folder, force=True) as partial:
-        _write(partial, texts, encoder, settings, meta, workers or _cores(), say)
+    with suppress(_AlreadyThere), complete_folder(folder, force=True) as partial:
+        _write(partial, texts, encoder, settings, meta, cores, say)
         _refuse_changed(texts, states)
+        if is_whole(folder):
+            raise _AlreadyThere
     return Corpus(folder)
+
+
+class _AlreadyThere(Exception):
+    """Another process made the same meanwhile and may be reading it."""
 
 
 def _meta(tokenizer: Any, encoder: Encoder, settings: Settings) -> dict[str, Any]:
@@ -87,6 +96,7 @@ def _write(
         passages, documents = _write_tokens(file, parts, settings.limit, meter)
     count = int(documents[-1])
     tokens = np.memmap(folder / TOKENS, encoder.dtype, "r") if count else np.empty(0, encoder.dtype)
+    say(f"arranging {count:,} tokens in rows")
     stream = Stream(np.asarray(tokens), passages, documents, encoder.sentence_ends())
     single, pair = (settings.length - Layout(**meta[name]).special for name in ("single", "pair"))
     rows = plan_rows(stream, single, pair, settings)

@@ -109,10 +109,11 @@ class TextFile:
         rule = f'a line of JSONL must be an object with text under "{self.key}"'
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise TenfoldError(f"{rule}, got no JSON in line {number} of {self.path} ({error.msg}): repair it") from error
+        except (ValueError, RecursionError) as error:
+            why = getattr(error, "msg", error)
+            raise TenfoldError(f"{rule}, got no JSON in line {number} of {self.path} ({why}): repair it") from error
         if isinstance(record, dict) and isinstance(text := record.get(self.key), str):
-            return text
+            return text.encode("utf-8", "replace").decode()  # JSON can hold halves of characters
         got = f"the keys {', '.join(record)}" if isinstance(record, dict) else f"a {type(record).__name__}"
         raise TenfoldError(f"{rule}, got {got} in line {number} of {self.path}: set key to the one that holds the text")
 
@@ -124,7 +125,7 @@ def digest(path: Path) -> str:
 
 def document(text: str) -> Iterator[str]:
     """The passages of one document, and the empty string that ends it."""
-    for line in text.splitlines():
+    for line in text.split("\n"):
         *pieces, rest = _pieces(line)
         yield from filter(None, map(str.strip, (*pieces, rest)))
     yield ""
