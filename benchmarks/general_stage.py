@@ -33,7 +33,7 @@ def tenfold_command(*arguments: str) -> dict[str, Any]:
     done = subprocess.run([sys.executable, "-m", "tenfold", *arguments, "--json"], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"failed: {' '.join(arguments)}\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run_cell(cell: str, arguments: argparse.Namespace, work: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def panel(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
     axes.set_title(title)
     axes.set_xlabel("tokens of the general stage (millions)")
     axes.set_ylabel("error of last hidden states / variance")
-    axes.set_ylim(bottom=0.25, top=1.1)
+    axes.set_ylim(bottom=0.25, top=1.3)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
 

@@ -45,3 +45,14 @@ def test_readme_rows_are_those_results(file: Path) -> None:
                 if x.startswith(f"| {row['size']} | {kind}") and (kind != "III" or "| III |" in x)
             )
             assert cell in line, (line, cell)
+
+
+def test_distillation_rows_stand_in_the_page_and_in_readme() -> None:
+    page, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/distillation.md", "README.md"))
+    rows = json.loads((ROOT / "benchmarks/results/general-all-MiniLM-L6-v2.json").read_text(encoding="utf-8"))["rows"]
+    shown = {r["cell"]: [f"{r[when]['error']:.3f} / {r[when]['cosine']:.3f}" for when in ("before", "after")] for r in rows}
+    for row in rows:
+        cells = [row["cell"], f"{row['parameters']['ratio']:.3f}", f"{row['tokens'] / 1e6:.1f}M", *shown[row["cell"]]]
+        assert f"| {' | '.join(cells)} |" in page
+    for cell in ("II-36:whole", "III-139:square", "IV-36-194:square", "III-70+II-20:square"):
+        assert all(number in readme for number in shown[f"{cell}:activation:tenfold"])

@@ -28,11 +28,8 @@ def _problem(path: Path) -> str | None:
     try:
         read_header(path)
         json.loads((path / STATE).read_text(encoding="utf-8"))
-        for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-            if (path / name).is_file():
-                torch.load(path / name, map_location="cpu", weights_only=False)
-            elif name != "rng_state.pth":
-                return f"{name} is missing"
+        for file in (path / "optimizer.pt", path / "scheduler.pt", *path.glob("rng_state*.pth")):
+            torch.load(file, map_location="cpu", weights_only=False)
     except (CheckpointError, OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         return str(error).splitlines()[0]
     return None

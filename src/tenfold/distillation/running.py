@@ -1,24 +1,27 @@
 """A stage from folders to a folder: load, tokenise, train (or go on after a kill), save."""
 
+import gc
 import hashlib
 import json
-import os
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, PrinterCallback, TrainingArguments
+from accelerate import PartialState
+from torch import Tensor
+from transformers import AutoTokenizer, PrinterCallback, TrainerState, TrainingArguments, set_seed
 
 from tenfold.checkpoints import Source, find, load
 from tenfold.compression import Progress
-from tenfold.distillation.checkpoints import last_good
-from tenfold.distillation.matching import measure_scales, projections, same_vocabulary
+from tenfold.distillation.checkpoints import STATE, last_good
+from tenfold.distillation.matching import Projections, measure_scales, projections, same_vocabulary
 from tenfold.distillation.stage import Stage
 from tenfold.distillation.trace import Tracer
-from tenfold.distillation.trainer import LAST, Distiller, Watch, terms, wanted
+from tenfold.distillation.trainer import LAST, Distiller, Term, Watch, terms, wanted
 from tenfold.errors import TenfoldError
 from tenfold.folders import complete_folder, refuse_existing
 from tenfold.pipeline import copy_beside, versions
@@ -60,13 +63,14 @@ def distill_folder(
     refuse_existing(out, force)
     start = time.perf_counter()
     stage = stage.resolved()
+    processes = PartialState(cpu=not torch.cuda.is_available())
+    say: Progress = progress if processes.is_main_process else lambda _: None
     sources = find(student, weights=True), find(teacher, weights=True)
-    work = _work_folder(out, sources, stage, fresh)
-    trainer, corpus = _trainer(sources, stage, work, progress)
-    progress(f"training on {stage.tokens / 1e6:.1f} M tokens")
-    checkpoint = last_good(work, progress)
-    trainer.args.eval_on_start = checkpoint is None
-    trainer.train(resume_from_checkpoint=checkpoint)
+    work = out.with_name(f"{out.name}.training")
+    if processes.is_main_process:
+        _prepare_work(work, sources, stage, fresh)
+    processes.wait_for_everyone()
+    trainer, corpus = _trained(sources, stage, work, say)
     result = Distilled(
         out,
         trainer.state.global_step,
@@ -74,19 +78,19 @@ def distill_folder(
         time.perf_counter() - start,
         _curve(trainer),
     )
-    if trainer.is_world_process_zero():
+    if processes.is_main_process:
         _save(trainer, sources[0], out, force, result, stage, teacher)
         shutil.rmtree(work)
+    processes.wait_for_everyone()
     return result
 
 
-def _work_folder(out: Path, sources: tuple[Source, Source], stage: Stage, fresh: bool) -> Path:
+def _prepare_work(work: Path, sources: tuple[Source, Source], stage: Stage, fresh: bool) -> None:
     """OUT.training holds checkpoints until OUT is complete; it belongs to one set of inputs."""
-    work = out.with_name(f"{out.name}.training")
     if fresh:
         shutil.rmtree(work, ignore_errors=True)
-    told = {"stage": stage.model_dump(mode="json"), "models": [_digest(source) for source in sources]}
-    told = json.loads(json.dumps(told))
+    settings = stage.model_dump(mode="json", exclude={"micro"})  # it changes nothing but the memory that is needed
+    told = json.loads(json.dumps({"stage": settings, "models": [_digest(source) for source in sources]}))
     note = work / "run.json"
     if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != told:
         raise TenfoldError(
@@ -94,7 +98,40 @@ def _work_folder(out: Path, sources: tuple[Source, Source], stage: Stage, fresh:
         )
     work.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps(told), encoding="utf-8")
-    return work
+
+
+def _trained(sources: tuple[Source, Source], stage: Stage, work: Path, say: Progress) -> tuple[Distiller, Corpus]:
+    """Where memory runs out, again from the last checkpoint with half the rows at a time: the steps stay the same."""
+    while True:
+        trainer, corpus = _trainer(sources, stage, work, say)
+        say(f"training on {stage.tokens / 1e6:.1f} M tokens")
+        micro = trainer.args.per_device_train_batch_size
+        try:
+            _train(trainer, last_good(work, say))
+            return trainer, corpus
+        except torch.OutOfMemoryError as error:
+            if trainer.accelerator.num_processes > 1 or micro == 1:
+                raise TenfoldError(
+                    f"{micro} rows of {stage.length} tokens must fit in memory, got {str(error).splitlines()[0]}: lower micro or "
+                    "length and start again, it goes on from its last checkpoint"
+                ) from error
+        del trainer  # after the handler, as the error holds on to all tensors
+        gc.collect()
+        torch.cuda.empty_cache()
+        smaller = next(rows for rows in range(micro // 2, 0, -1) if micro % rows == 0)
+        say(f"warning: {micro} rows at a time do not fit in memory: going on with {smaller}, the batch stays {stage.batch}")
+        stage = stage.model_copy(update={"micro": smaller})
+
+
+def _train(trainer: Distiller, checkpoint: str | None) -> None:
+    trainer.args.eval_on_start = checkpoint is None
+    if checkpoint is not None:
+        state = TrainerState.load_from_json(str(Path(checkpoint) / STATE))
+        if state.global_step >= trainer.args.max_steps:  # killed before OUT was complete; train() would add a step
+            trainer._load_from_checkpoint(checkpoint)
+            trainer.state = state
+            return
+    trainer.train(resume_from_checkpoint=checkpoint)
 
 
 def _digest(source: Source) -> str:
@@ -113,7 +150,8 @@ def _trainer(sources: tuple[Source, Source], stage: Stage, work: Path, progress:
     student, teacher = (load(source).float() for source in sources)
     tokenizer, other = (AutoTokenizer.from_pretrained(source.folder) for source in sources)
     same_vocabulary(tokenizer, other)
-    corpus = build(stage.text, tokenizer, stage.corpus, progress=progress)
+    with PartialState().local_main_process_first():  # the others find it in the cache
+        corpus = build(stage.text, tokenizer, stage.corpus, progress=progress)
     assert stage.batch is not None
     corpus.require(stage.held_out + stage.batch)
     train, held_out = corpus.split(stage.held_out)
@@ -122,16 +160,10 @@ def _trainer(sources: tuple[Source, Source], stage: Stage, work: Path, progress:
     depths = [model.config.get_text_config().num_hidden_layers for model in (student, teacher)]
     chosen = terms(stage, depths[0], depths[1])
     arguments = _arguments(stage, work, corpus)
-    teacher = teacher.to(arguments.device)
-    with torch.no_grad(), Tracer(teacher, wanted(chosen, 1)) as theirs, Tracer(student, wanted(chosen, 0)) as ours:
-        rows = {
-            k: v.to(arguments.device)
-            for k, v in corpus.collate([held_out[i] for i in range(min(SCALE_ROWS, len(held_out)))]).items()
-        }
-        seen = theirs(rows)
-        scales = measure_scales([seen])
-        first = {k: v[:1].to(student.device) for k, v in rows.items()}
-        mapped = projections(ours(first), seen, [*(term.name for term in chosen), LAST.name])
+    student, teacher = student.to(arguments.device), teacher.to(arguments.device)
+    set_seed(stage.seed)  # for the projections
+    rows = corpus.collate([held_out[i] for i in range(min(SCALE_ROWS, len(held_out)))])
+    scales, mapped = _prepared(student, teacher, chosen, {k: v.to(arguments.device) for k, v in rows.items()})
     if len(list(mapped.parameters())):
         student.add_module("tenfold_projections", mapped)  # trained, checkpointed and moved with it; dropped before saving
     if arguments.device.type == "cuda":
@@ -153,9 +185,28 @@ def _trainer(sources: tuple[Source, Source], stage: Stage, work: Path, progress:
     return trainer, corpus
 
 
+def _prepared(
+    student: Any, teacher: Any, chosen: Sequence[Term], rows: dict[str, Tensor]
+) -> tuple[dict[tuple[str, int], float], Projections]:
+    """The teacher's variances and the projections that are needed. What no loss reaches is frozen, as DDP wants it."""
+    with Tracer(teacher, wanted(chosen, 1)) as theirs, torch.no_grad():
+        scales = measure_scales([theirs(rows)])
+        first = {k: v[:1] for k, v in rows.items()}
+        target = theirs(first)
+    with Tracer(student, wanted(chosen, 0)) as ours:
+        seen = ours(first)
+        mapped = projections(seen, target, [*(term.name for term in chosen), LAST.name])
+        loss = sum(part.total for term in chosen for part in term.parts(seen, target, mapped, scales))
+    assert isinstance(loss, Tensor)
+    trained = [p for model in (student, mapped) for p in model.parameters() if p.requires_grad]
+    for parameter, gradient in zip(trained, torch.autograd.grad(loss, trained, allow_unused=True), strict=True):
+        parameter.requires_grad_(gradient is not None)
+    return scales, mapped
+
+
 def _arguments(stage: Stage, work: Path, corpus: Corpus) -> TrainingArguments:
     assert stage.batch is not None
-    processes = int(torch.distributed.get_world_size()) if torch.distributed.is_initialized() else _world_size()
+    processes = PartialState().num_processes
     micro = min(stage.micro or stage.batch, max(1, stage.batch // processes))
     if stage.batch % (micro * processes):
         raise TenfoldError(
@@ -193,10 +244,6 @@ def _arguments(stage: Stage, work: Path, corpus: Corpus) -> TrainingArguments:
         logging_nan_inf_filter=False,
         disable_tqdm=True,
     )
-
-
-def _world_size() -> int:
-    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _tokens(steps: int, stage: Stage, corpus: Corpus) -> int:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tenfold.distillation.losses import loss_named
 from tenfold.distillation.matching import layer_map
-from tenfold.errors import RecipeError
+from tenfold.errors import RecipeError, TenfoldError
 from tenfold.recipe import explain
 from tenfold.text import Settings
 
@@ -30,7 +30,10 @@ class LossTerm(BaseModel):
         if self.layers == LAST and choice is None:
             return [(student, teacher)]
         pairs = layer_map(student, teacher, choice)
-        chosen = [*pairs] if self.layers == ALL else [student] if isinstance(self.layers, str) else self.layers
+        if isinstance(self.layers, tuple) and (unknown := [k for k in self.layers if k not in pairs]):
+            known = ", ".join(map(str, sorted(pairs)))
+            raise TenfoldError(f"layers of the loss {self.name} must be among those that the map pairs ({known}), got {unknown[0]}")
+        chosen = [*pairs] if self.layers == ALL else [max(pairs)] if isinstance(self.layers, str) else self.layers
         return [(k, pairs[k]) for k in chosen]
 
 

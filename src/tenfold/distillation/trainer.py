@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, RandomSampler, Subset
 from transformers import Trainer, TrainerCallback
 
 from tenfold.distillation.losses import LABELS, LOGITS, loss_named
@@ -154,6 +155,18 @@ class Distiller(Trainer):  # type: ignore[misc]
             for (factor, decays), parameters in groups.items()
         ]
 
+    def _get_train_sampler(self, train_dataset: Any = None) -> RandomSampler:
+        """Whole steps only, so that an epoch is the same for any micro-batch and number of processes: another remainder of
+        fewer rows than a step waits in each epoch."""
+        rows = self.train_dataset if train_dataset is None else train_dataset
+        assert self.stage.batch is not None
+        return RandomSampler(rows, num_samples=len(rows) - len(rows) % self.stage.batch)
+
+    def _own_share(self, rows: Any) -> DataLoader[Any]:
+        """Each row in one process: transformers' own loader gives some twice where they do not divide."""
+        own = Subset(rows, range(self.accelerator.process_index, len(rows), self.accelerator.num_processes))
+        return DataLoader(own, self.args.per_device_eval_batch_size, collate_fn=self.data_collator)
+
     @torch.no_grad()
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict[str, float]:  # noqa: ARG002
         """Each term's mean on the held-out rows, by name."""
@@ -161,13 +174,15 @@ class Distiller(Trainer):  # type: ignore[misc]
         self.model.eval()
         watched = [*self.terms, LAST]
         totals, counts = torch.zeros(len(watched)), torch.zeros(3)
-        for batch in self.get_eval_dataloader(eval_dataset):
+        for batch in self._own_share(self.eval_dataset if eval_dataset is None else eval_dataset):
             inputs = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
                 sums = self._sums(inputs, self.model, watched)
             totals += torch.stack([s / t.size for s, t in zip(sums, watched, strict=True)]).float().cpu()
             counts += self._counts([inputs]).cpu()
         self.model.train(training)
+        if self.accelerator.num_processes > 1:
+            totals, counts = (self.accelerator.reduce(x.to(self.args.device), "sum").cpu() for x in (totals, counts))
         means = {term.name: float(totals[k] / counts[term.items]) for k, term in enumerate(self.terms)}
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in means.items()}
         metrics[f"{metric_key_prefix}_last"] = float(totals[-1] / counts[TOKENS])
@@ -190,8 +205,8 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         for name, value in (logs or {}).items():
             if "loss" in name and not torch.isfinite(torch.tensor(value)):
                 raise TenfoldError(
-                    f"the loss must stay finite, got {value} at step {state.global_step}: lower lr (a tenth is a good try) and "
-                    "start again"
+                    f"the loss must stay finite, got {value} at step {state.global_step}: lower lr (a tenth is a good "
+                    "try) and start again with --fresh"
                 )
         loss = (logs or {}).get("loss")
         if loss is not None and state.is_world_process_zero and (done := state.global_step - self.start[1]):

@@ -147,10 +147,10 @@ def _smallest(model: Any, sites: Sequence[Site], settings: Compress, total: int)
 
 
 def recommend(candidates: Sequence[Candidate]) -> tuple[Candidate, str]:
-    """What the measurements say: private low rank where it can be used as it starts, shared + private where it must be taught.
+    """Private low rank where it can be used as it starts, shared + private where it must be taught: as measured.
 
-    docs/initialisation.md: private low rank starts closest at every size. docs/distillation.md: taught on the same text, the sum
-    ends closest, at 1/7 and at 1/48 of the matrices, though it computes more than private low rank.
+    docs/initialisation.md: private low rank starts closest at every size. docs/distillation.md: taught on the same text,
+    the sum ends closest, at 1/7 and at 1/48 of the matrices, though it computes more than private low rank.
     """
     private = candidates[0]
     mixed = next((c for c in candidates if "+" in c.plan.method), None)
