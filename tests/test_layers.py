@@ -10,21 +10,27 @@ SRC = Path(__file__).parents[1] / "src"
 FILES = sorted(SRC.glob("tenfold/**/*.py"))
 
 LAYERS = """
-    errors
+    errors _version
     algebra
     forms
     methods
     archs nn
     recipe folders safetensors_header
+    records plots
     checkpoints text
-    planning
+    tasks planning
     modules
     hub
     _register
     calibration
     compression
-    pipeline evaluation reporting
+    pipeline runtime
+    exporters evaluation analysis
+    measurement finetuning
     distillation
+    reporting
+    workflow
+    experiments
     demo api
     cli
 """

@@ -2,14 +2,11 @@
 
 import json
 import shutil
-import sys
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tenfold._version import __version__
 from tenfold.checkpoints import Source, find, first_line, load, refuse_compressed
 from tenfold.compression import Progress, Report, compress_
 from tenfold.errors import CheckpointError
@@ -17,15 +14,16 @@ from tenfold.folders import complete_folder, refuse_existing
 from tenfold.hub import plan_of, to_dense
 from tenfold.planning import Plan, plan_model
 from tenfold.recipe import Compress, Recipe, dump_recipe
+from tenfold.records import HISTORY, MEASUREMENT, SCORES, history, stamp, write_history
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
-OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", "compression.json"}
+OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT}
 OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the verb prints and what compression.json holds."""
+    """What the verb prints and what its entry in history.json holds."""
 
     plan: Plan
     report: Report
@@ -69,8 +67,9 @@ def compress_folder(model: str, out: Path, recipe: Recipe, force: bool, progress
         copy_beside(source, partial)
         (partial / "recipe.yaml").write_text(dump_recipe(recipe.model_copy(update={"model": model})), encoding="utf-8")
         result = Result(plan, report, partial, time.perf_counter() - start)
-        details = {**result.to_dict(), "out": out.name, "command": sys.argv, "versions": versions()}
-        (partial / "compression.json").write_text(json.dumps(details, indent=1), encoding="utf-8")
+        assert source.folder is not None
+        facts = {**result.to_dict(), "out": out.name, "model": model, "settings": settings.model_dump(mode="json")}
+        write_history(partial, history(source.folder), stamp("compress", **facts))
     return Result(plan, report, out, time.perf_counter() - start)
 
 
@@ -139,7 +138,3 @@ def _is_model(folder: Path) -> bool:
 
 def weight_bytes(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-
-
-def versions() -> dict[str, str]:
-    return {"tenfold": __version__, **{name: version(name) for name in ("torch", "transformers", "safetensors")}}

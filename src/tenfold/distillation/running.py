@@ -1,7 +1,6 @@
 """A stage from folders to a folder: load, tokenise, train (or go on after a kill), save."""
 
 import gc
-import hashlib
 import json
 import shutil
 import time
@@ -24,7 +23,8 @@ from tenfold.distillation.trace import Tracer
 from tenfold.distillation.trainer import LAST, Distiller, Term, Watch, terms, wanted
 from tenfold.errors import TenfoldError
 from tenfold.folders import complete_folder, refuse_existing
-from tenfold.pipeline import copy_beside, versions
+from tenfold.pipeline import copy_beside
+from tenfold.records import digest, history, stamp, write_history
 from tenfold.text import Corpus, build
 
 SCALE_ROWS = 64
@@ -90,7 +90,9 @@ def _prepare_work(work: Path, sources: tuple[Source, Source], stage: Stage, fres
     if fresh:
         shutil.rmtree(work, ignore_errors=True)
     settings = stage.model_dump(mode="json", exclude={"micro"})  # it changes nothing but the memory that is needed
-    told = json.loads(json.dumps({"stage": settings, "models": [_digest(source) for source in sources]}))
+    told = json.loads(
+        json.dumps({"stage": settings, "models": [digest(source.header.files) for source in sources if source.header]})
+    )
     note = work / "run.json"
     if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != told:
         raise TenfoldError(
@@ -112,8 +114,8 @@ def _trained(sources: tuple[Source, Source], stage: Stage, work: Path, say: Prog
         except torch.OutOfMemoryError as error:
             if trainer.accelerator.num_processes > 1 or micro == 1:
                 raise TenfoldError(
-                    f"{micro} rows of {stage.length} tokens must fit in memory, got {str(error).splitlines()[0]}: lower micro or "
-                    "length and start again, it goes on from its last checkpoint"
+                    f"{micro} rows of {stage.length} tokens must fit in memory, got {str(error).splitlines()[0]}: lower micro "
+                    "or length and start again, it goes on from its last checkpoint"
                 ) from error
         del trainer  # after the handler, as the error holds on to all tensors
         gc.collect()
@@ -132,15 +134,6 @@ def _train(trainer: Distiller, checkpoint: str | None) -> None:
             trainer.state = state
             return
     trainer.train(resume_from_checkpoint=checkpoint)
-
-
-def _digest(source: Source) -> str:
-    digest = hashlib.sha256()
-    assert source.header is not None
-    for file in source.header.files:
-        with file.open("rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _trainer(sources: tuple[Source, Source], stage: Stage, work: Path, progress: Progress) -> tuple[Distiller, Corpus]:
@@ -265,11 +258,6 @@ def _save(trainer: Distiller, source: Source, out: Path, force: bool, result: Di
     with complete_folder(out, force) as partial:
         student.save_pretrained(partial)
         copy_beside(source, partial)
-        told = {
-            **result.to_dict(),
-            "out": out.name,
-            "teacher": teacher,
-            "stage": stage.model_dump(mode="json"),
-            "versions": versions(),
-        }
-        (partial / "distillation.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+        assert source.folder is not None
+        facts = {**result.to_dict(), "out": out.name, "teacher": teacher, "settings": stage.model_dump(mode="json")}
+        write_history(partial, history(source.folder), stamp("distill", **facts))

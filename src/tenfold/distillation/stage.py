@@ -32,7 +32,9 @@ class LossTerm(BaseModel):
         pairs = layer_map(student, teacher, choice)
         if isinstance(self.layers, tuple) and (unknown := [k for k in self.layers if k not in pairs]):
             known = ", ".join(map(str, sorted(pairs)))
-            raise TenfoldError(f"layers of the loss {self.name} must be among those that the map pairs ({known}), got {unknown[0]}")
+            raise TenfoldError(
+                f"layers of the loss {self.name} must be among those that the map pairs ({known}), got {unknown[0]}: list those"
+            )
         chosen = [*pairs] if self.layers == ALL else [max(pairs)] if isinstance(self.layers, str) else self.layers
         return [(k, pairs[k]) for k in chosen]
 

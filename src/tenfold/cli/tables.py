@@ -1,0 +1,60 @@
+"""tables: the paper's analytic tables."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from tenfold.cli.common import Json, Seed, app, out_console, print_json
+
+if TYPE_CHECKING:
+    from tenfold.reporting.printed import Difference
+    from tenfold.reporting.table import Table as PaperTable
+
+
+@app.command()
+def tables(
+    name: Annotated[str | None, typer.Argument(help="One table; without it, all.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="List every printed value that differs from ours, and why.")] = False,
+    as_json: Json = False,
+    seed: Seed = None,  # noqa: ARG001 - every verb takes it; nothing here is random
+) -> None:
+    """Recompute the paper's analytic tables from the forms.
+
+    Example: tenfold tables glue --check
+    """
+    from tenfold.reporting import paper
+
+    chosen = [paper.table(name)] if name else [paper.table(each) for each in paper.TABLES]
+    differences = paper.check(name) if check else []
+    if as_json:
+        print_json({"tables": [asdict(each) for each in chosen], "check": [asdict(each) for each in differences]})
+    elif check:
+        _print_check(differences)
+    else:
+        for each in chosen:
+            _print_paper_table(each)
+
+
+def _print_paper_table(source: "PaperTable") -> None:
+    table = Table(title=f"{source.name}: {source.title}", title_justify="left")
+    for column in source.columns:
+        table.add_column(column, overflow="fold")
+    for row in source.shown():
+        table.add_row(*row)
+    out_console.print(table)
+    for note in source.notes:
+        out_console.print(f"  {note}", highlight=False)
+
+
+def _print_check(differences: "list[Difference]") -> None:
+    table = Table(title="printed values that differ", title_justify="left")
+    for column in ("table", "row", "column", "printed", "ours", "why"):
+        table.add_column(column, overflow="fold")
+    for each in differences:
+        if not each.agrees:
+            table.add_row(each.table, each.row, each.column, each.printed, each.computed, each.why)
+    out_console.print(table)
+    agreeing = sum(each.agrees for each in differences)
+    out_console.print(f"{agreeing} of {len(differences)} printed values agree.")

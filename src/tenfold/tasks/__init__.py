@@ -1,0 +1,1 @@
+"""Labelled tasks: GLUE and the user's own."""
