@@ -115,7 +115,7 @@ STARTS: dict[str, tuple[list[str], str]] = {
     "activation without text": (["--init", "activation"], "start activation needs text .* got none: give --text FILE"),
     "recollecting without text": (["--recollect"], "recollect needs text to run, got none: give --text FILE"),
     "an unknown start": (["--init", "svd"], "compress.init is wrong: .*'hosvd', 'hooi' or 'activation', got 'svd'"),
-    "text that is not there": (["--text", "absent.txt"], "must be readable, got absent.txt: No such file"),
+    "text that is not there": (["--text", "absent.txt"], "must be a file, a folder, a glob or datasets:NAME, got absent.txt: there is no such file"),
     "rows longer than the model": (["--text", "TEXT"], "must fit the model's tables of words and positions, .* in rows of 128"),
     "too little text": (["--text", "TEXT", "--set", "compress.length=20000"], "at least one row of 20000 tokens, got less"),
 }

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from tenfold.algebra.moments import Moments
 from tenfold.errors import TenfoldError
 from tenfold.planning.plan import Group, Plan
 from tenfold.planning.sites import EMBEDDING, Site
-from tenfold.text import passages
+from tenfold.text.sources import Spec, sources
 
 Batch = Mapping[str, Tensor]
 
@@ -188,9 +187,10 @@ class _Collector:
         return rows, len(rows)
 
 
-def text_batches(tokenizer: Any, path: Path, tokens: int, length: int, rows: int = 16) -> list[Batch]:
-    """About `tokens` tokens of a text file, packed into full rows with the special tokens that the model expects."""
-    return batches_of(tokenizer, passages(path), tokens, length, rows)
+def text_batches(tokenizer: Any, text: Spec, tokens: int, length: int, rows: int = 16) -> list[Batch]:
+    """About `tokens` tokens of text, packed into full rows with the special tokens that the model expects."""
+    found = (passage for source in sources(text) for passage in source if passage)
+    return batches_of(tokenizer, found, tokens, length, rows)
 
 
 def batches_of(tokenizer: Any, texts: Iterable[str], tokens: int, length: int, rows: int = 16) -> list[Batch]:

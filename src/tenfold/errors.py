@@ -24,6 +24,10 @@ class OutputError(TenfoldError):
     """An output folder that exists already or cannot be written."""
 
 
+class Interrupted(TenfoldError):
+    """Ctrl-C, after everything was saved. The command line exits with 130, as shells expect."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """' Did you mean "x"?' for the closest known word, or the list of them where none is close."""
     words = sorted(known)

@@ -14,10 +14,10 @@ from tenfold.folders import complete_folder, refuse_existing
 from tenfold.hub import plan_of, to_dense
 from tenfold.planning import Plan, plan_model
 from tenfold.recipe import Compress, Recipe, dump_recipe
-from tenfold.records import HISTORY, MEASUREMENT, SCORES, history, stamp, write_history
+from tenfold.records import AGREEMENT, HISTORY, MEASUREMENT, SCORES, history, stamp, write_history
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
-OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT}
+OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT, AGREEMENT}
 OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
 
 
@@ -94,7 +94,7 @@ def _batches(source: Source, settings: Compress) -> Any:
     from tenfold.calibration import text_batches
 
     assert settings.text is not None
-    return text_batches(tokenizer_of(source), Path(settings.text), settings.tokens, settings.length)
+    return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length)
 
 
 def tokenizer_of(source: Source) -> Any:

@@ -1,8 +1,8 @@
 """What the user asks for: strict, versioned, read from YAML and written next to what was made from it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,14 +30,14 @@ class Compress(BaseModel):
     init: Literal["auto", "random", "hosvd", "hooi", "activation"] = Field("auto", description="where the factors start")
     rounds: int = Field(3, ge=0, le=100, description="alternating improvements after the first guess")
     recollect: bool = Field(False, description="fit each layer again to the inputs that the compressed layers before it give")
-    text: str | None = Field(None, description="a text file (or .xz, .gz) for init: activation, one passage a line")
+    text: str | tuple[str, ...] | None = Field(None, description="for init: activation: files, folders, globs or datasets:NAME")
     tokens: int = Field(16384, ge=1, description="how many tokens of it")
     length: int = Field(128, ge=8, description="in rows of this length")
     seed: int = 0
 
 
 class Recipe(BaseModel):
-    """A whole recipe file."""
+    """A recipe file of compress; `tenfold.workflow` adds the sections of what comes after."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -46,7 +46,10 @@ class Recipe(BaseModel):
     compress: Compress = Compress()
 
 
-def load_recipe(path: Path | None, overrides: dict[str, Any]) -> Recipe:
+R = TypeVar("R", bound=Recipe)
+
+
+def load_recipe(path: Path | None, overrides: dict[str, Any], kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     """The file (or nothing), then `section.key: value` overrides on top; everything is checked as one."""
     data = _read(path) if path else {}
     for dotted, value in overrides.items():
@@ -59,20 +62,19 @@ def load_recipe(path: Path | None, overrides: dict[str, Any]) -> Recipe:
             if not isinstance(section, dict):
                 raise RecipeError(f"a recipe key must lead through sections, got {dotted}: {parent} is a value")
         section[key] = value
-    return parse_recipe(data)
+    return parse_recipe(data, kind)
 
 
-def parse_recipe(data: dict[str, Any]) -> Recipe:
+def parse_recipe(data: dict[str, Any], kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     try:
-        return Recipe.model_validate(data)
+        return kind.model_validate(data)
     except ValidationError as error:
         found = error.errors()[0]
-        section: type[BaseModel] = Compress if found["loc"][:1] == ("compress",) else Recipe
-        raise RecipeError(explain(found, section.model_fields)) from error
+        raise RecipeError(explain(found, _section(kind, found["loc"][:-1]).model_fields)) from error
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    return yaml.safe_dump(recipe.model_dump(exclude_none=True), sort_keys=False)
+    return yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -85,6 +87,21 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise RecipeError(f"a recipe must be a YAML mapping, got {type(data).__name__} in {path}")
     return data
+
+
+def _section(kind: type[BaseModel], location: Sequence[str | int]) -> type[BaseModel]:
+    """The model that a place in the recipe is checked against, as far as sections are models of their own."""
+    for part in location:
+        field = kind.model_fields.get(str(part))
+        kind = next(iter(_models(field.annotation)), kind) if field is not None else kind
+    return kind
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """Those that a type is made of: [Phase] for `tuple[Phase, ...] | None`."""
+    if isinstance(annotation, type) and not get_args(annotation):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in _models(part)]
 
 
 def explain(error: Any, known: Iterable[str]) -> str:

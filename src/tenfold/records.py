@@ -19,6 +19,7 @@ from tenfold._version import __version__
 from tenfold.errors import CheckpointError
 
 HISTORY, SCORES, MEASUREMENT = "history.json", "scores.json", "measurement.json"
+AGREEMENT = "agreement.json"
 
 Record = dict[str, Any]
 

@@ -88,7 +88,9 @@ def compress(
     to: To = None,
     of: Of = None,
     init: Annotated[str | None, typer.Option(help="Start: random, hosvd, hooi or activation (needs --text).")] = None,
-    text: Annotated[Path | None, typer.Option(help="Text to see activations on, one passage a line (.txt, .gz, .xz).")] = None,
+    text: Annotated[
+        list[str] | None, typer.Option(help="Text to see activations on: files, folders, globs or datasets:NAME.")
+    ] = None,
     tokens: Annotated[int | None, typer.Option(help="How many tokens of it (default 16384).")] = None,
     rounds: Annotated[int | None, typer.Option(help="Alternating improvements (default 3).")] = None,
     recollect: Annotated[bool | None, typer.Option("--recollect", help="Fit again to what compressed layers give.")] = None,
@@ -109,7 +111,7 @@ def compress(
     """
     settings = compress_recipe(
         recipe, set_, method, to, of, sites, group, tile, family, embeddings,
-        init=init, text=None if text is None else str(text), tokens=tokens, rounds=rounds, recollect=recollect, seed=seed,
+        init=init, text=text or None, tokens=tokens, rounds=rounds, recollect=recollect, seed=seed,
     )  # fmt: skip
     from tenfold.pipeline import compress_folder
 
