@@ -238,7 +238,9 @@ def test_each_start_is_better_than_the_one_before(method: str) -> None:
         lost = total = 0.0
         for site in plan.factored:
             w = site_matrix(model, site)
-            lost += float((factored_layers(network)[site.path].matrix().detach() - w).square().sum())
+            error = float((factored_layers(network)[site.path].matrix().detach() - w).square().sum())
+            assert fits[init].sites[site.path][0] == pytest.approx(error / float(w.square().sum()), rel=1e-6)
+            lost += error
             total += float(w.square().sum())
         assert fits[init].weight_error == pytest.approx(lost / total, rel=1e-6)
     outputs = {init: fit.output_error or 0.0 for init, fit in fits.items()}

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tenfold.algebra.moments import Moments, identity_moments
-from tenfold.algebra.weighted import residual
+from tenfold.algebra.weighted import lost_share, residuals
 from tenfold.calibration import Batch, Calibration, calibrate
 from tenfold.errors import PlanError
 from tenfold.forms import Form, Grid
@@ -26,13 +26,17 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Fit:
-    """How close one group came: shares of the weights' and (where calibrated) the outputs' squared norm that are lost."""
+    """How close one group came: shares of the weights' and (where calibrated) the outputs' squared norm that are lost.
+
+    `sites` has the same two of each site, by its path.
+    """
 
     group: str
     init: str
     weight_error: float
     output_error: float | None
     seconds: float
+    sites: dict[str, tuple[float, float | None]]
 
 
 @dataclass(frozen=True)
@@ -172,13 +176,24 @@ def _compress_group(
     banks[group.name] = bank
     plain = identity_moments(group.n, group.i, tiles[0])
     matrices = _Matrices(bank, tiles[0].dtype)
-    lost = None if moments is None else residual(tiles, moments, matrices)
+    of_outputs = None if moments is None else residuals(tiles, moments, matrices)
     if init == "activation" and not table:
         assert calibration is not None
         for site in group.sites:
             _correct_bias(base, site, originals, calibration)
-    weight_error = residual(tiles, plain, matrices) if not table else _table_error(tiles, matrices)
-    return Fit(group.name, init, weight_error, lost, time.perf_counter() - start)
+    of_weights = [_table_residual(tiles, matrices)] if table else residuals(tiles, plain, matrices)
+    grids = {site.path: grid for site, grid in group.grids()}
+    sites = {path: (_lost(of_weights, grid), _lost_outputs(of_outputs, grid)) for path, grid in grids.items()}
+    whole, seconds = [[*range(group.n)]], time.perf_counter() - start
+    return Fit(group.name, init, _lost(of_weights, whole), _lost_outputs(of_outputs, whole), seconds, sites)
+
+
+def _lost(residuals: Sequence[tuple[float, float]], grid: Grid) -> float:
+    return lost_share(residuals[g] for row in grid for g in row)
+
+
+def _lost_outputs(residuals: Sequence[tuple[float, float]] | None, grid: Grid) -> float | None:
+    return None if residuals is None else _lost(residuals, grid)
 
 
 def _factors(group: Group, tiles: Tiles, init: str, moments: Moments | None, rounds: int, seed: int) -> dict[str, Tensor]:
@@ -200,9 +215,9 @@ class _Matrices(Sequence[Tensor]):
         return self.bank.matrix(g).to(self.dtype)
 
 
-def _table_error(tiles: Tiles, matrices: _Matrices) -> float:
+def _table_residual(tiles: Tiles, matrices: _Matrices) -> tuple[float, float]:
     """A table is too tall for an (i, i) moment."""
-    return float((tiles[0] - matrices[0]).square().sum() / tiles[0].square().sum())
+    return float((tiles[0] - matrices[0]).square().sum()), float(tiles[0].square().sum())
 
 
 def _correct_bias(base: nn.Module, site: Site, originals: Originals, calibration: Calibration) -> None:

@@ -14,10 +14,10 @@ from tenfold.folders import complete_folder, refuse_existing
 from tenfold.hub import plan_of, to_dense
 from tenfold.planning import Plan, plan_model
 from tenfold.recipe import Compress, Recipe, dump_recipe
-from tenfold.records import AGREEMENT, HISTORY, MEASUREMENT, SCORES, history, stamp, write_history
+from tenfold.records import AGREEMENT, ANALYSIS, HISTORY, MEASUREMENT, REPORT, SCORES, history, stamp, write_history
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
-OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT, AGREEMENT}
+OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT, AGREEMENT, REPORT}
 OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
 
 
@@ -68,7 +68,13 @@ def compress_folder(model: str, out: Path, recipe: Recipe, force: bool, progress
         (partial / "recipe.yaml").write_text(dump_recipe(recipe.model_copy(update={"model": model})), encoding="utf-8")
         result = Result(plan, report, partial, time.perf_counter() - start)
         assert source.folder is not None
-        facts = {**result.to_dict(), "out": out.name, "model": model, "settings": settings.model_dump(mode="json")}
+        facts = {
+            **result.to_dict(),
+            "out": out.name,
+            "model": model,
+            "bytes_before": weight_bytes(source.folder),
+            "settings": settings.model_dump(mode="json"),
+        }
         write_history(partial, history(source.folder), stamp("compress", **facts))
     return Result(plan, report, out, time.perf_counter() - start)
 
@@ -122,7 +128,7 @@ def copy_beside(source: Source, out: Path) -> None:
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            if path.name not in OTHER_RUNTIMES and not _is_model(path):
+            if path.name not in {*OTHER_RUNTIMES, ANALYSIS} and not _is_model(path):
                 shutil.copytree(path, out / path.name)
         elif path.suffix not in WEIGHTS and path.name not in OURS and not path.name.endswith(".index.json"):
             shutil.copy2(path, out / path.name)

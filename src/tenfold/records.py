@@ -19,7 +19,9 @@ from tenfold._version import __version__
 from tenfold.errors import CheckpointError
 
 HISTORY, SCORES, MEASUREMENT = "history.json", "scores.json", "measurement.json"
-AGREEMENT = "agreement.json"
+AGREEMENT, RESULTS, REPORT = "agreement.json", "results.json", "report.html"
+ANALYSIS = "analysis"
+"""A folder with analysis.json and its figures."""
 
 Record = dict[str, Any]
 

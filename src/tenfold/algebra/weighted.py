@@ -11,7 +11,7 @@ U (i, p), V (q, o), M (n, p, q); with a bank M_g = sum_k P_gk C_k. G_s = U' S_s 
 Tiles that read the same input share S, so everything that depends on S alone is done once for each distinct S.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -24,13 +24,24 @@ STEPS = 6  # conjugate gradients a step: the preconditioner leaves little to do,
 
 def residual(tiles: Sequence[Tensor], moments: Moments, matrices: Sequence[Tensor]) -> float:
     """sum_g |S_g^(1/2)(W_g - W^_g)|^2 / sum_g |S_g^(1/2) W_g|^2: the share of the output that is lost."""
-    lost = total = 0.0
+    return lost_share(residuals(tiles, moments, matrices))
+
+
+def residuals(tiles: Sequence[Tensor], moments: Moments, matrices: Sequence[Tensor]) -> list[tuple[float, float]]:
+    """|S_g^(1/2)(W_g - W^_g)|^2 and |S_g^(1/2) W_g|^2, tile by tile."""
+    found = []
     for g in range(len(tiles)):
         w = tiles[g]
         error = w - matrices[g]
-        lost += float((error * (moments[g] @ error)).sum())
-        total += float((w * (moments[g] @ w)).sum())
-    return lost / total if total else 0.0
+        found.append((float((error * (moments[g] @ error)).sum()), float((w * (moments[g] @ w)).sum())))
+    return found
+
+
+def lost_share(pairs: Iterable[tuple[float, float]]) -> float:
+    """The sum of what is lost / the sum of what there was."""
+    pairs = list(pairs)
+    total = sum(whole for _, whole in pairs)
+    return sum(lost for lost, _ in pairs) / total if total else 0.0
 
 
 def start(tiles: Sequence[Tensor], moments: Moments, p: int) -> Tensor:
