@@ -1,14 +1,18 @@
 """Where a model's blocks and their projections are, dense or factored, and how its heads are cut."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from tenfold.archs import AUTO, Family, families, family_for
+from tenfold.distillation.losses import LABELS
 from tenfold.errors import PlanError, TenfoldError, nearest
 
+SEGMENTS = "token_type_ids"
 SCORED = {"bert", "distilbert", "electra", "gpt2", "mpnet", "opt", "roberta", "vit"}
 """Families whose scores are products of queries and keys as projected; MPNet adds a bias of positions."""
 
@@ -80,6 +84,12 @@ def unwrap(model: Any) -> Any:
             raise TenfoldError(f"distillation reads the layers of a transformers model, got {type(model).__name__}")
         model = inner
     return model
+
+
+def arguments(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A batch without its labels, and without segments where the model has none (DistilBERT)."""
+    known = signature(unwrap(model).forward).parameters
+    return {name: value for name, value in batch.items() if name != LABELS and (name in known or name != SEGMENTS)}
 
 
 def head_count(model: Any) -> int:

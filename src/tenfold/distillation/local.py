@@ -10,8 +10,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from tenfold.distillation.blocks import find_blocks, unwrap
-from tenfold.distillation.losses import LABELS, hidden_mse
+from tenfold.distillation.blocks import arguments, find_blocks, unwrap
+from tenfold.distillation.losses import hidden_mse
 from tenfold.distillation.matching import layer_map
 from tenfold.distillation.parts import Part
 from tenfold.errors import TenfoldError
@@ -72,12 +72,11 @@ class BlockLocal:
             raise TenfoldError(
                 "block-local matching cannot run blocks again with inputs that are not theirs: turn gradient checkpointing off"
             )
-        arguments = {name: value for name, value in batch.items() if name != LABELS}
         self._recording = True
         try:
             with torch.no_grad():
-                self.teacher.base_model(**arguments)
-            (self.student.base_model if through is None else through)(**arguments)
+                self.teacher.base_model(**arguments(self.teacher, batch))
+            (self.student.base_model if through is None else through)(**arguments(self.student, batch))
             return {k: self._part(k, batch.get("attention_mask")) for k in self.pairs}
         finally:
             self._recording = False

@@ -8,6 +8,7 @@ things are real: tokens (b, t), or pairs of a query and a key (b, t, t) where no
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from math import sqrt
 
 import torch
@@ -123,14 +124,17 @@ def multi_soft_labels(student: Tensor, teacher: Tensor, mask: Tensor, temperatur
 def hard_labels(logits: Tensor, labels: Tensor, mask: Tensor, problem: str = SINGLE_LABEL, shift: bool = False) -> Part:
     """The task's own loss, by transformers' `problem_type`: cross-entropy, MSE or (mean over C) binary cross-entropy.
 
-    Labels of -100 do not count. `shift`: position k answers for the label of k + 1, as causal language models do.
+    Labels of -100 (of classes) and NaN (of numbers) do not count: rows that only the teacher labels. `shift`: position k
+    answers for the label of k + 1, as causal language models do.
     """
     if problem not in PROBLEMS:
         raise TenfoldError(f'the problem type must exist, got "{problem}": {nearest(problem, PROBLEMS)}')
     if problem != SINGLE_LABEL:
         labels = labels.to(logits.dtype).reshape(logits.shape)
+        keep = labelled(labels)
+        labels = labels.nan_to_num()
         error = (logits - labels).square() if problem == REGRESSION else _binary(logits, labels)
-        return Part(error.mean(-1).sum(), torch.ones_like(error[..., 0], dtype=torch.bool).sum())
+        return Part(error.mean(-1).masked_fill(~keep, 0).sum(), keep.sum())
     labels = labels.masked_fill(~mask, IGNORED) if labels.dim() == 2 else labels
     logits, labels = (logits[:, :-1], labels[:, 1:]) if shift else (logits, labels)
     keep = labels != IGNORED
@@ -154,6 +158,13 @@ def sentence_cosine(student: Tensor, teacher: Tensor, mask: Tensor, pooling: str
     _same(student, teacher)
     cosine = F.cosine_similarity(pool(student, mask, pooling), pool(teacher, mask, pooling), dim=-1)
     return Part((1 - cosine).masked_fill(~mask.any(1), 0).sum(), mask.any(1).sum())
+
+
+def labelled(labels: Tensor) -> Tensor:
+    """Which rows have a label of their own: numbers (b, C) or (b,) that are not NaN, classes (b,) that are not -100."""
+    if labels.is_floating_point():
+        return ~labels.reshape(len(labels), -1).isnan().any(-1)
+    return labels != IGNORED
 
 
 def _relations(vectors: Tensor, heads: int, tokens: Tensor) -> Tensor:
@@ -247,3 +258,8 @@ def loss_named(name: str) -> Loss:
     if name not in LOSSES:
         raise TenfoldError(f'a loss must be one that exists, got "{name}": {nearest(name, LOSSES)}')
     return LOSSES[name]
+
+
+def takes(name: str, option: str) -> bool:
+    """Does this loss's function have such an argument?"""
+    return option in signature(loss_named(name).function).parameters

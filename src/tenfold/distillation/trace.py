@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from tenfold.distillation.blocks import find_blocks, head_size, unwrap
+from tenfold.distillation.blocks import arguments, find_blocks, head_size, unwrap
 from tenfold.distillation.losses import EMBEDDING, HIDDEN, LABELS, LAST_HIDDEN, LOGITS, SCORES, VECTORS, loss_named
 from tenfold.distillation.parts import at_least_float32, pair_mask
 from tenfold.errors import TenfoldError
@@ -122,7 +122,7 @@ class Tracer:
             through = self.model if self.logits else self.model.base_model
         self._recording = True
         try:
-            output = through(**{name: value for name, value in batch.items() if name != LABELS})
+            output = through(**arguments(self.model, batch))
             return self._trace(output, batch)
         finally:
             self._recording = False

@@ -1,83 +1,36 @@
 """transformers' Trainer with losses between a student and a teacher. Everything else about training is transformers' own."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import DataLoader, RandomSampler, Subset
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 
-from tenfold.distillation.losses import LABELS, LOGITS, loss_named
-from tenfold.distillation.matching import Projections, compare
-from tenfold.distillation.parts import Part, pair_mask
+from tenfold.checkpoints import first_line
+from tenfold.distillation.legs import LAST, TOKENS, Leg, Term, leg_at, wanted
+from tenfold.distillation.local import BlockLocal
+from tenfold.distillation.losses import LABELS, labelled
+from tenfold.distillation.probing import Facts
 from tenfold.distillation.stage import Stage
-from tenfold.distillation.trace import Trace, Tracer, Wanted
-from tenfold.errors import TenfoldError
+from tenfold.distillation.trace import Trace, Tracer
+from tenfold.distillation.watch import diverged
+from tenfold.errors import CheckpointError, OutputError
 from tenfold.nn import FactorBank
 
-ROWS, TOKENS, PAIRS = 0, 1, 2
-Scales = Mapping[tuple[str, int], float]
-
-
-@dataclass(frozen=True)
-class Term:
-    """One loss between pairs of layers; `items` is what it counts: rows, tokens or pairs of tokens."""
-
-    name: str
-    weight: float
-    pairs: tuple[tuple[int, int], ...]
-    items: int
-    options: Mapping[str, Any]
-
-    @property
-    def size(self) -> int:
-        """Of how many pairs of layers and kinds of tensors the mean is taken."""
-        return len(self.pairs) * len(loss_named(self.name).reads)
-
-    def parts(self, student: Trace, teacher: Trace, projections: Projections, scales: Scales) -> Iterator[Part]:
-        for layers in self.pairs:
-            yield compare(self.name, student, teacher, layers, projections=projections, scales=scales, **self.options)
-
-
-def terms(stage: Stage, student_depth: int, teacher_depth: int) -> list[Term]:
-    """The stage's losses, with their layers worked out for two models of these depths."""
-    assert stage.losses is not None
-    found = []
-    for loss in stage.losses:
-        options = {} if loss.temperature is None else {"temperature": loss.temperature}
-        pairs = tuple(loss.pairs(student_depth, teacher_depth, stage.map))
-        found.append(Term(loss.name, loss.weight, pairs, _items(loss.name), options))
-    return found
-
-
-def _items(name: str) -> int:
-    if name in ("scores", "probabilities_mse"):
-        return PAIRS
-    loss = loss_named(name)
-    return ROWS if name in ("patient", "sentence") or LOGITS in loss.reads or LABELS in loss.reads else TOKENS
-
-
-LAST = Term("hidden", 0.0, ((-1, -1),), TOKENS, {})
-
-
-def wanted(chosen: Sequence[Term], side: int) -> Wanted:
-    """What a model (side 0 the student, 1 the teacher) must keep for these losses, and for `last`."""
-    layers: dict[str, list[int]] = {"hidden": [-1]}
-    for term in chosen:
-        layers.setdefault(term.name, []).extend(pair[side] for pair in term.pairs)
-    return Wanted.of(layers)
+Scorer = Callable[[Any], Mapping[str, float]]
 
 
 class Distiller(Trainer):  # type: ignore[misc]
-    """Trains `student` to answer as `teacher` does. The teacher is in eval mode, without gradients.
+    """Trains `student` to answer as `teacher` does, leg by leg. The teacher is in eval mode, without gradients.
 
     A step's loss is each term's sum over the real items of the whole step (all micro-batches and processes) over their number,
     so it does not change when a batch is split. Measurements add `last`: the error of the last hidden states over the teacher's
-    variance, whatever the losses are, so that runs can be compared.
+    variance, whatever the losses are, so that runs can be compared; and what `scorer` says of the student.
     """
 
     def __init__(
@@ -85,16 +38,31 @@ class Distiller(Trainer):  # type: ignore[misc]
         student: Any,
         teacher: Any,
         stage: Stage,
-        chosen: Sequence[Term],
-        projections: Projections,
-        scales: Scales,
+        legs: Sequence[Leg],
+        facts: Facts,
+        scorer: Scorer | None = None,
         **trainer: Any,
     ) -> None:
         super().__init__(model=student, **trainer)
         self.model_accepts_loss_kwargs = True  # compute_loss divides by the whole step's count itself
-        self.stage, self.terms, self.projections, self.scales = stage, list(chosen), projections, scales
+        self.stage, self.legs, self.facts, self.scorer = stage, list(legs), facts, scorer
         self.teacher = teacher.to(self.args.device).eval().requires_grad_(False)
-        self.tracers = Tracer(student, wanted(chosen, 0)), Tracer(self.teacher, wanted(chosen, 1))
+        self.tracers = {leg.start: (Tracer(student, wanted(leg, 0)), Tracer(self.teacher, wanted(leg, 1))) for leg in legs}
+        self.local = {leg.start: self._block_local(student, leg) for leg in legs if leg.local}
+        self.causal = next(iter(self.tracers.values()))[0].blocks.causal
+        # after the hooks, which a compiled model does not see otherwise
+        self.passes = {True: self.teacher, False: self.teacher.base_model}
+        if stage.compile:
+            self.passes = {whole: torch.compile(model) for whole, model in self.passes.items()}
+
+    def _block_local(self, student: Any, leg: Leg) -> BlockLocal:
+        [blocks] = leg.terms
+        scales = {k: self.facts.scales["hidden", j] for k, j in blocks.pairs}
+        return BlockLocal(student, self.teacher, [k for k, _ in blocks.pairs], dict(blocks.pairs), scales)
+
+    @property
+    def leg(self) -> Leg:
+        return leg_at(self.legs, self.state.global_step)
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -102,21 +70,40 @@ class Distiller(Trainer):  # type: ignore[misc]
         assert not return_outputs
         counts = self._counts([inputs]) if num_items_in_batch is None else num_items_in_batch
         model.train(self.stage.dropout)
-        sums = self._sums(inputs, model, self.terms)
-        loss = sum(term.weight * sums[k] / term.size / counts[term.items] for k, term in enumerate(self.terms))
-        return loss * self.accelerator.num_processes  # gradients are averaged over processes
+        leg = self.leg
+        sums = self._local_sums(inputs, model, leg) if leg.local else self._sums(leg.terms, *self._traces(inputs, model, leg))
+        pairs = zip(leg.terms, sums, strict=True)
+        parts = [term.weight * total / term.size / counts[term.items].clamp(min=1) for term, total in pairs]
+        if self.accelerator.num_processes > 1:  # DDP waits for a gradient of everything that is trained in any leg
+            parts += [0.0 * parameter.sum() for parameter in self.facts.idle[leg.start]]
+        return torch.stack(parts).sum() * self.accelerator.num_processes  # gradients are averaged over processes
 
-    def _sums(self, inputs: dict[str, Tensor], model: Any, chosen: Sequence[Term]) -> list[Tensor]:
-        """Each term's total over the layers of one micro-batch."""
+    def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
+        """What a leg's losses do not reach stays as it is: without a gradient the optimiser passes it over."""
+        loss: Tensor = super().training_step(*args, **kwargs)
+        for parameter in self.facts.idle[self.leg.start]:
+            parameter.grad = None
+        return loss
+
+    def _traces(self, inputs: dict[str, Tensor], model: Any, leg: Leg) -> tuple[Trace, Trace]:
         assert not self.teacher.training
+        ours, theirs = self.tracers[leg.start]
         with torch.no_grad():
-            theirs = self.tracers[1](inputs)
-        bare = model is self.tracers[0].model
-        ours = self.tracers[0](inputs, through=None if bare else model)
-        return [sum(p.total for p in term.parts(ours, theirs, self.projections, self.scales)) for term in chosen]  # type: ignore[misc]
+            taught = theirs(inputs, through=self.passes[theirs.logits] if self.stage.compile else None)
+        return ours(inputs, through=None if model is ours.model else model), taught
+
+    def _sums(self, chosen: Sequence[Term], student: Trace, teacher: Trace) -> list[Tensor]:
+        """Each term's total over the layers of one micro-batch."""
+        facts = self.facts.projections, self.facts.scales
+        return [sum(part.total for part in term.parts(student, teacher, *facts)) for term in chosen]  # type: ignore[misc]
+
+    def _local_sums(self, inputs: dict[str, Tensor], model: Any, leg: Leg) -> list[Tensor]:
+        local = self.local[leg.start]
+        parts = local(inputs, through=None if model is local.student else model)
+        return [sum(part.total for part in parts.values())]  # type: ignore[list-item]
 
     def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
-        """The micro-batches of one step, and how many rows, tokens and pairs of tokens all processes have in it."""
+        """The micro-batches of one step, and how many rows, tokens, pairs and labels all processes have in it."""
         samples = list(islice(epoch_iterator, num_batches))
         counts = self._counts(samples).to(device)
         if self.accelerator.num_processes > 1:
@@ -124,12 +111,13 @@ class Distiller(Trainer):  # type: ignore[misc]
         return samples, counts
 
     def _counts(self, batches: Sequence[dict[str, Tensor]]) -> Tensor:
-        causal = self.tracers[0].blocks.causal
-        total = torch.zeros(3)
+        total = torch.zeros(4, device=self.args.device)
         for batch in batches:
-            mask = batch["attention_mask"].bool()
-            total += torch.stack([mask.any(1).sum(), mask.sum(), pair_mask(mask, causal).sum()]).cpu()
-        return total.to(self.args.device)
+            real = batch["attention_mask"].bool().sum(1)
+            pairs = real * (real + 1) // 2 if self.causal else real * real
+            own = labelled(batch[LABELS]).sum() if LABELS in batch else torch.zeros((), device=real.device)
+            total += torch.stack([(real > 0).sum(), real.sum(), pairs.sum(), own]).to(total)
+        return total
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:
         """Factors at their own rate; matrices decay, vectors do not; what is frozen has no state."""
@@ -139,6 +127,14 @@ class Distiller(Trainer):  # type: ignore[misc]
             options = {**options, "lr": self.stage.lr}
             self.optimizer = kind(self._parameter_groups(self.model if model is None else model), **options)
         return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:  # noqa: ARG002
+        """Every leg warms up and decays by itself."""
+        self.lr_scheduler: LambdaLR | None
+        if self.lr_scheduler is None:
+            optimizer = self.optimizer if optimizer is None else optimizer
+            self.lr_scheduler = LambdaLR(optimizer, lambda step: leg_at(self.legs, step).rate(step))
+        return self.lr_scheduler
 
     def _parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
         factors = {id(p) for module in model.modules() if isinstance(module, FactorBank) for p in module.parameters()}
@@ -169,46 +165,54 @@ class Distiller(Trainer):  # type: ignore[misc]
 
     @torch.no_grad()
     def evaluate(self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval") -> dict[str, float]:  # noqa: ARG002
-        """Each term's mean on the held-out rows, by name."""
+        """Each term's mean on the held-out rows, by name, and the score where there is one."""
         training = self.model.training
         self.model.eval()
-        watched = [*self.terms, LAST]
-        totals, counts = torch.zeros(len(watched)), torch.zeros(3)
+        leg, last = self.leg, [LAST] * self.facts.last
+        totals, counts = torch.zeros(len(leg.terms) + len(last)), torch.zeros(4)
         for batch in self._own_share(self.eval_dataset if eval_dataset is None else eval_dataset):
             inputs = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
-                sums = self._sums(inputs, self.model, watched)
-            totals += torch.stack([s / t.size for s, t in zip(sums, watched, strict=True)]).float().cpu()
+                traces = self._traces(inputs, self.model, leg)
+                local = self._local_sums(inputs, self.model, leg) if leg.local else self._sums(leg.terms, *traces)
+                sums = [*local, *self._sums(last, *traces)]
+            sizes = [term.size for term in (*leg.terms, *last)]
+            totals += torch.stack([s / size for s, size in zip(sums, sizes, strict=True)]).float().cpu()
             counts += self._counts([inputs]).cpu()
-        self.model.train(training)
         if self.accelerator.num_processes > 1:
             totals, counts = (self.accelerator.reduce(x.to(self.args.device), "sum").cpu() for x in (totals, counts))
-        means = {term.name: float(totals[k] / counts[term.items]) for k, term in enumerate(self.terms)}
+        means = {term.name: float(totals[k] / counts[term.items].clamp(min=1)) for k, term in enumerate(leg.terms)}
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in means.items()}
-        metrics[f"{metric_key_prefix}_last"] = float(totals[-1] / counts[TOKENS])
-        metrics[f"{metric_key_prefix}_loss"] = sum(term.weight * means[term.name] for term in self.terms)
+        if last:
+            metrics[f"{metric_key_prefix}_last"] = float(totals[-1] / counts[TOKENS])
+        metrics[f"{metric_key_prefix}_loss"] = sum(term.weight * means[term.name] for term in leg.terms)
+        if self.scorer is not None:
+            metrics |= {f"{metric_key_prefix}_{name}": value for name, value in self.scorer(self.model).items()}
+        self.model.train(training)
         self.log(metrics)
         self.control: Any = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Nothing that is not finite is kept, and a disk that is full is said so."""
+        if not all(torch.isfinite(parameter).all() for parameter in self.model.parameters()):
+            raise diverged("weights must stay finite, got NaN or infinity", self.state.global_step, self.args.output_dir)
+        try:
+            super()._save_checkpoint(model, trial)
+        except torch.OutOfMemoryError:
+            raise
+        except (OSError, RuntimeError, SafetensorError) as error:
+            raise OutputError(
+                f"a checkpoint must be written whole, got {first_line(error)}: make room on the disk and give the same command "
+                "again, it goes on from the one before"
+            ) from error
 
-class Watch(TrainerCallback):  # type: ignore[misc]
-    """Says how far it is, and ends the run at once when a loss is not finite; checkpoints from before that stay."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self.say, self.start = say, (time.monotonic(), 0)
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        self.start = time.monotonic(), state.global_step
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:  # noqa: ARG002
-        for name, value in (logs or {}).items():
-            if "loss" in name and not torch.isfinite(torch.tensor(value)):
-                raise TenfoldError(
-                    f"the loss must stay finite, got {value} at step {state.global_step}: lower lr (a tenth is a good "
-                    "try) and start again with --fresh"
-                )
-        loss = (logs or {}).get("loss")
-        if loss is not None and state.is_world_process_zero and (done := state.global_step - self.start[1]):
-            left = (time.monotonic() - self.start[0]) / done * (state.max_steps - state.global_step)
-            self.say(f"step {state.global_step} of {state.max_steps}, loss {loss:.4f}, about {left / 60:.1f} min left")
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """A checkpoint has every weight of the student, or the run would go on from a mixture."""
+        absent = {*load_result.missing_keys, *load_result.unexpected_keys} - set(
+            getattr(self.model, "all_tied_weights_keys", {})
+        )
+        if absent:
+            raise CheckpointError(
+                f"a checkpoint must name its weights as the student does, got {min(absent)} on one side only: pass --fresh"
+            )
