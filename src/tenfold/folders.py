@@ -56,6 +56,11 @@ def refuse_existing(out: Path, force: bool) -> None:
         raise OutputError(f"--force replaces a model folder, got {out}, which holds no config.json: choose another name")
 
 
+def cache_folder(name: str) -> Path:
+    """$TENFOLD_CACHE/NAME, or ~/.cache/tenfold/NAME: what can be made again from what it is named after."""
+    return Path(os.environ.get("TENFOLD_CACHE") or Path.home() / ".cache" / "tenfold").expanduser() / name
+
+
 def _reason(error: Exception) -> str:
     return f"{error.strerror} for {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
 

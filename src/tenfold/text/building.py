@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tenfold.errors import TenfoldError
-from tenfold.folders import complete_folder
+from tenfold.folders import cache_folder, complete_folder
 from tenfold.text.corpus import META, ROWS, TOKENS, Corpus, is_whole
 from tenfold.text.encoding import Chunk, Encoded, Encoder, chunks, encode
 from tenfold.text.layout import Layout, layout
@@ -46,7 +46,7 @@ def build(
     encoder, texts = Encoder(tokenizer), sources(spec, settings.key)
     meta = _meta(tokenizer, encoder, settings)
     states = [source.state() for source in texts]
-    folder = Path(cache_dir or _cache()) / _key(encoder, meta, texts)
+    folder = Path(cache_dir or cache_folder("corpora")) / _key(encoder, meta, texts)
     if is_whole(folder):
         say(f"tokens from the cache: {folder}")
         return Corpus(folder)
@@ -152,7 +152,3 @@ def _refuse_changed(texts: list[Source], states: list[object]) -> None:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("TENFOLD_CACHE") or Path.home() / ".cache" / "tenfold").expanduser() / "corpora"
