@@ -187,9 +187,9 @@ class _Collector:
         return rows, len(rows)
 
 
-def text_batches(tokenizer: Any, text: Spec, tokens: int, length: int, rows: int = 16) -> list[Batch]:
+def text_batches(tokenizer: Any, text: Spec, tokens: int, length: int, rows: int = 16, key: str = "text") -> list[Batch]:
     """About `tokens` tokens of text, packed into full rows with the special tokens that the model expects."""
-    found = (passage for source in sources(text) for passage in source if passage)
+    found = (passage for source in sources(text, key) for passage in source if passage)
     return batches_of(tokenizer, found, tokens, length, rows)
 
 

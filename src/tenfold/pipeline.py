@@ -100,7 +100,7 @@ def _batches(source: Source, settings: Compress) -> Any:
     from tenfold.calibration import text_batches
 
     assert settings.text is not None
-    return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length)
+    return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length, key=settings.key)
 
 
 def tokenizer_of(source: Source) -> Any:

@@ -31,6 +31,7 @@ class Compress(BaseModel):
     rounds: int = Field(3, ge=0, le=100, description="alternating improvements after the first guess")
     recollect: bool = Field(False, description="fit each layer again to the inputs that the compressed layers before it give")
     text: str | tuple[str, ...] | None = Field(None, description="for init: activation: files, folders, globs or datasets:NAME")
+    key: str = Field("text", description="where it is in a line of JSONL")
     tokens: int = Field(16384, ge=1, description="how many tokens of it")
     length: int = Field(128, ge=8, description="in rows of this length")
     seed: int = 0
