@@ -97,15 +97,15 @@ def main() -> None:
         measure(rows, arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
     file = arguments.out / f"general-{Path(arguments.model).name}.json"
-    earlier = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.is_file() else []
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"rows": [], "commands": []}
     for row in rows:
         row["jobs"] = arguments.jobs
     result = {
         "model": Path(arguments.model).name,
-        "commands": [["python", "benchmarks/general_stage.py", Path(arguments.model).name, *sys.argv[2:]]],
+        "commands": [*before["commands"], ["python", "benchmarks/general_stage.py", Path(arguments.model).name, *sys.argv[2:]]],
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "tenfold": tenfold.__version__},
-        "rows": [row for row in earlier if row["cell"] not in {r["cell"] for r in rows}] + rows,
+        "rows": [row for row in before["rows"] if row["cell"] not in {r["cell"] for r in rows}] + rows,
     }
     file.write_text(json.dumps(result, indent=1), encoding="utf-8")
     print(table(rows))

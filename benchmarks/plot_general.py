@@ -1,6 +1,8 @@
-"""The curves of general_stage.py as a picture: error of the last hidden states against tokens, one panel a size.
+"""The curves of general_stage.py as a picture: error of the last hidden states, a row of panels a size, against tokens and seconds.
 
-python benchmarks/plot_general.py benchmarks/results/general-all-MiniLM-L6-v2.json docs/general-stage.png
+    python benchmarks/plot_general.py benchmarks/results/general-all-MiniLM-L6-v2.json docs/general-stage
+
+Seconds are a cell's whole `tenfold distill` times the share of its steps, so starting up and measuring are spread over the curve.
 """
 
 import json
@@ -8,41 +10,47 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
+from tenfold.plots import figure, look, save, style
 
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")  # Okabe and Ito
-MARKS = "osD^vPX*"
+AXES = {"tokens of the general stage (millions)": "tokens", "seconds on a shared device": "seconds"}
 
 
-def panel(axes: Any, rows: list[dict[str, Any]], title: str) -> None:
-    for k, row in enumerate(sorted(rows, key=lambda r: -r["curve"][-1]["last"])):
-        colour, mark, line = COLOURS[k % len(COLOURS)], MARKS[k % len(MARKS)], "-" if k < len(COLOURS) else "--"
-        steps = [point["step"] for point in row["curve"]]
-        tokens = [step / steps[-1] * row["tokens"] / 1e6 for step in steps]
-        label = row["cell"].replace(":square", "").replace(":whole", "").replace(":", ", ")
-        axes.plot(
-            tokens, [point["last"] for point in row["curve"]], color=colour, marker=mark, ls=line, markersize=4, label=label
-        )
-    axes.set_title(title)
-    axes.set_xlabel("tokens of the general stage (millions)")
-    axes.set_ylabel("error of last hidden states / variance")
-    axes.set_ylim(bottom=0.25, top=1.3)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+def points(row: dict[str, Any]) -> list[dict[str, float]]:
+    steps = row["curve"][-1]["step"]
+    shares = [point["step"] / steps for point in row["curve"]]
+    return [
+        {"tokens": share * row["tokens"] / 1e6, "seconds": share * row["seconds"], "error": point["last"]}
+        for share, point in zip(shares, row["curve"], strict=True)
+    ]
+
+
+def label(row: dict[str, Any]) -> str:
+    return row["cell"].replace(":square", "").replace(":whole", "").replace(":", ", ")
+
+
+def panel(axes: Any, rows: list[dict[str, Any]], title: str, name: str) -> None:
+    for k, row in enumerate(rows):
+        found = points(row)
+        axes.plot([p[AXES[name]] for p in found], [p["error"] for p in found], label=label(row), markersize=5, **look(k))
+    axes.set(title=title, xlabel=name, ylabel="error of last hidden states / variance", ylim=(0.25, 1.3))
 
 
 def main() -> None:
     source, target = Path(sys.argv[1]), Path(sys.argv[2])
     result = json.loads(source.read_text(encoding="utf-8"))
-    large = [row for row in result["rows"] if row["parameters"]["ratio"] > 0.1]
-    small = [row for row in result["rows"] if row["parameters"]["ratio"] <= 0.1]
-    figure, axes = plt.subplots(1, 2, figsize=(12, 5), layout="constrained")
-    panel(axes[0], large, f"{result['model']}, 1/7 of the matrices")
-    panel(axes[1], small, f"{result['model']}, 1/48 of the matrices")
-    figure.savefig(target, dpi=110)
+    rows = sorted(result["rows"], key=lambda row: -row["curve"][-1]["last"])
+    sizes = {
+        "1/7": [r for r in rows if r["parameters"]["ratio"] > 0.1],
+        "1/48": [r for r in rows if r["parameters"]["ratio"] <= 0.1],
+    }
+    with style():
+        chart, axes = figure(2, 2, size=(15, 10))
+        for line, (size, chosen) in zip(axes, sizes.items(), strict=True):
+            for place, name in zip(line, AXES, strict=True):
+                panel(place, chosen, f"{result['model']}, {size} of the matrices", name)
+            line[1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        drawn = [(label(row), *point.values()) for row in rows for point in points(row)]
+        save(chart, target, drawn, ("cell", "million tokens", "seconds", "error"))
 
 
 if __name__ == "__main__":
