@@ -1,8 +1,9 @@
-"""The curves of general_stage.py as a picture: error of the last hidden states, a row of panels a size, against tokens and seconds.
+"""The curves of general_stage.py as a picture: error of the last hidden states against tokens and seconds.
 
     python benchmarks/plot_general.py benchmarks/results/general-all-MiniLM-L6-v2.json docs/general-stage
 
-Seconds are a cell's whole `tenfold distill` times the share of its steps, so starting up and measuring are spread over the curve.
+A row of panels a size. Seconds are a cell's whole `tenfold distill` times the share of its steps, so that starting up and
+measuring are spread over the curve.
 """
 
 import json
