@@ -1,5 +1,6 @@
 """distill: teach a small model to answer as a large one does."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 from rich.table import Table
 
 from tenfold.cli.common import Force, Json, Seed, app, assignments, out_console, print_json, progress
-from tenfold.cli.tasking import DataDir, Dev, LabelColumn, TaskName, TextColumn, Train, task_settings
+from tenfold.cli.tasking import DataDir, Dev, Kind, LabelColumn, TaskName, TextColumn, Train, task_settings
 
 
 @app.command()
@@ -26,6 +27,7 @@ def distill(
     dev: Dev = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    kind: Kind = None,
     augment: Annotated[bool, typer.Option("--augment", help="task: train on changed copies of its rows too.")] = False,
     epochs: Annotated[float | None, typer.Option(help="task: passes over its rows (default: 3 to 30, by number).")] = None,
     preset: Annotated[str | None, typer.Option(help="tenfold (default) or paper: losses, rates and batch.")] = None,
@@ -48,11 +50,13 @@ def distill(
     given: dict[str, Any] = {
         "stage": stage, "text": text, "preset": preset, "tokens": tokens, "epochs": epochs, "batch": batch, "micro": micro,
         "lr": lr, "seed": seed, "augment": {"seed": seed or 0} if augment else None,
-        "task": task_settings(task, data_dir, train, dev, text_column, label_column, seed=seed),
+        "task": task_settings(task, data_dir, train, dev, text_column, label_column, kind, seed=seed),
     }  # fmt: skip
     chosen = _merged(assignments(set_), {key: value for key, value in given.items() if value is not None})
     with progress(as_json) as say:
         result = distill_folder(student, out, teacher, parse_stage(chosen), force, fresh, say)
+    if os.environ.get("RANK", "0") != "0":
+        return  # one of several processes: the first one speaks
     if as_json:
         print_json(result.to_dict())
         return
@@ -61,6 +65,8 @@ def distill(
         out_console.print(f"note: {note}")
     for split, scores in result.scores.items():
         out_console.print(f"{split}: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()))
+    if result.peak is not None:
+        out_console.print(f"{result.peak['share']:.1%} of {result.peak['of']}")
     out_console.print(
         f"{out}: {result.steps:,} steps, {result.tokens / 1e6:.1f} M tokens, {result.tokens_per_second:,.0f} tokens/s, "
         f"{result.seconds:.0f} s in all"
