@@ -70,7 +70,7 @@ def parse_recipe(data: dict[str, Any], kind: type[R] = Recipe) -> R:  # type: ig
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        found = error.errors()[0]
+        found = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")  # it explains a key that is missing
         raise RecipeError(explain(found, _section(kind, found["loc"][:-1]).model_fields)) from error
 
 
