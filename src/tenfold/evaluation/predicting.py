@@ -12,6 +12,7 @@ from torch.nn.functional import cosine_similarity
 
 from tenfold.errors import TenfoldError
 from tenfold.tasks.encoding import SECOND, Encoded
+from tenfold.tasks.task import Kind
 
 Say = Callable[[str], None]
 Pooling = Literal["mean", "cls"]
@@ -25,7 +26,6 @@ def predict(
 
     Rows of like length go together, which changes the outputs by rounding at most. `pooling` serves embedding tasks only.
     """
-    one = _cosine if encoded.task.kind == "embedding" else _logits
     order = np.argsort([-len(item["input_ids"]) for item in encoded.items], kind="stable")
     outputs = np.full((len(encoded), encoded.task.outputs), np.nan, np.float32)
     training = model.training
@@ -34,7 +34,7 @@ def predict(
         for start in range(0, len(order), batch):
             chosen = order[start : start + batch]
             inputs = {k: v.to(model.device) for k, v in encoded.collate([encoded[i] for i in chosen]).items() if k != "labels"}
-            found = one(model, inputs, pooling).float().cpu().numpy()
+            found = outputs_of(model, inputs, encoded.task.kind, pooling).float().cpu().numpy()
             _refuse_other_head(found, encoded)
             outputs[chosen] = found
             if progress is not None:
@@ -44,12 +44,10 @@ def predict(
     return outputs
 
 
-def _logits(model: Any, inputs: dict[str, Tensor], pooling: Pooling) -> Tensor:  # noqa: ARG001 - one signature for both
-    return model(**_accepted(model, inputs)).logits
-
-
-def _cosine(model: Any, inputs: dict[str, Tensor], pooling: Pooling) -> Tensor:
-    """(b, 1)"""
+def outputs_of(model: Any, inputs: dict[str, Tensor], kind: Kind, pooling: Pooling = "mean") -> Tensor:
+    """(b, outputs): logits, the number, or for an embedding task the cosine of both texts' pooled last hidden states."""
+    if kind != "embedding":
+        return model(**_accepted(model, inputs)).logits
     first = {key: value for key, value in inputs.items() if not key.endswith(SECOND)}
     second = {key.removesuffix(SECOND): value for key, value in inputs.items() if key.endswith(SECOND)}
     a, b = (_vector(model.base_model, each, pooling) for each in (first, second))
