@@ -54,10 +54,20 @@ def distiller(
     if len(list(facts.projections.parameters())):
         student.add_module("tenfold_projections", facts.projections)
     arguments = TrainingArguments(
-        output_dir=str(tmp_path), max_steps=steps, per_device_train_batch_size=micro,
-        gradient_accumulation_steps=BATCH // micro, learning_rate=stage.lr, eval_strategy="no", save_strategy="no", report_to="none", use_cpu=True, disable_tqdm=True,
-        remove_unused_columns=False, dataloader_pin_memory=False, optim="adamw_torch", logging_steps=1,
-    )  # fmt: skip
+        output_dir=str(tmp_path),
+        max_steps=steps,
+        per_device_train_batch_size=micro,
+        gradient_accumulation_steps=BATCH // micro,
+        learning_rate=stage.lr,
+        logging_steps=1,
+        save_strategy="no",
+        optim="adamw_torch",
+        use_cpu=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        report_to="none",
+        disable_tqdm=True,
+    )
     return Distiller(
         student, teacher, stage, chosen, facts, args=arguments, train_dataset=rows, eval_dataset=rows, data_collator=collate
     )

@@ -178,8 +178,19 @@ def _result(run: Run, out: Path, stage: Stage, seconds: float, notes: Notes) -> 
         tuple({k.removeprefix("eval_"): v for k, v in row.items()} for row in log if "eval_loss" in row),
         None if peak is None else {"share": run.watch.share, "of": peak.source},
         run.material.scores(run.trainer.model),
-        (*run.material.notes, *notes.kept),
+        (*run.material.notes, *_chosen(run, stage), *notes.kept),
     )
+
+
+def _chosen(run: Run, stage: Stage) -> list[str]:
+    """Which state is kept, where dev had a say in it."""
+    state = run.trainer.state
+    if stage.keep == "last" or state.best_global_step is None:
+        return []
+    split = next(iter(run.material.dev))
+    return [
+        f"kept the state after step {state.best_global_step}, whose score on {split} was the best: that score is flattering"
+    ]
 
 
 def _save(run: Run, sources: tuple[Source, Source], out: Path, force: bool, result: Distilled, stage: Stage) -> None:
