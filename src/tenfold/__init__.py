@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tenfold.hub import plan_of, to_dense
     from tenfold.planning import Plan
     from tenfold.recipe import Compress, Recipe
+    from tenfold.runtime import optimize_
 
 __all__ = [
     "Calibration",
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "compress_",
+    "optimize_",
     "plan",
     "plan_of",
     "to_dense",
@@ -46,6 +48,7 @@ _HOMES = {
     "TenfoldError": "errors",
     "calibrate": "calibration",
     "compress_": "compression",
+    "optimize_": "runtime",
     "plan": "api",
     "plan_of": "hub",
     "to_dense": "hub",

@@ -1,5 +1,6 @@
 """The single owner of a group's factors."""
 
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -29,6 +30,8 @@ class FactorBank(nn.Module):
         form.check(n, i, o)
         self.form, self.n, self.i, self.o = form, n, i, o
         self._held: tuple[Product, ...] | None = None
+        self._folded: tuple[int, ...] | None = None
+        self._idle = False
         for name, shape in form.shapes(n, i, o).items():
             self.register_parameter(name, nn.Parameter(torch.empty(shape)))
 
@@ -55,10 +58,51 @@ class FactorBank(nn.Module):
             own[name].copy_(value)
 
     def hold(self) -> None:
-        self._held = self.form.products(self.factors())
+        self._forget_if_changed()
+        if self._folded is not None and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            warnings.warn("optimize_ serves calls without gradients only: use torch.inference_mode()", stacklevel=2)
+        if not (self._idle and self._folded is not None and not torch.is_grad_enabled()):
+            self._held = self.form.products(self.factors())
 
     def release(self) -> None:
         self._held = None
+
+    @property
+    def folded(self) -> bool:
+        """Whether layers may use the constants that were made of the factors."""
+        return self._folded is not None
+
+    def fold_(self, idle: bool) -> None:
+        """Constants were made of the factors as they are now. `idle`: all layers have theirs, so no products are needed."""
+        self._folded, self._idle = self._versions(), idle
+
+    def unfold_(self) -> None:
+        self._folded, self._idle = None, False
+
+    def _versions(self) -> tuple[int, ...]:
+        """How often each factor was written to."""
+        return tuple(-1 if factor.is_inference() else factor._version for factor in self.parameters(recurse=False))
+
+    def _forget_if_changed(self) -> None:
+        if self._folded is not None and not torch.compiler.is_compiling() and self._folded != self._versions():
+            self.unfold_()
+            warnings.warn("factors changed after optimize_: their constants are not used any more, call it again", stacklevel=2)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self._forget_if_changed()
+        moved = super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self._folded is not None:
+            self._folded = self._versions()
+        return moved
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._forget_if_changed()
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        if self._folded is not None:
+            self._folded = self._versions()
 
     def extra_repr(self) -> str:
         return f"{self.form}, n={self.n}, i={self.i}, o={self.o}"

@@ -1,0 +1,128 @@
+"""optimize_: fold a compressed model's factors for inference, in place."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from tenfold.checkpoints import first_line
+from tenfold.errors import PlanError, nearest
+from tenfold.hub import plan_of
+from tenfold.modules import factored_layers
+from tenfold.nn import FactorBank, FactoredLinear
+from tenfold.runtime.bundle import Bundle, Shortcut
+from tenfold.runtime.choosing import Choice, Situation, choose, situation
+from tenfold.runtime.reading import find_readers, lone_readers
+from tenfold.runtime.ways import AUTO, PATHS, PLAIN, Readers, exact_products, folded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+BATCH, LENGTH = 1, 128
+
+
+@dataclass(frozen=True)
+class Optimized:
+    """What each kind of layer multiplies with now, for which batch, length, precision and device it was chosen."""
+
+    where: Situation
+    choices: tuple[Choice, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        where = self.where
+        return {
+            "batch": where.batch, "length": where.length, "dtype": where.dtype, "device": where.device,
+            "threads": where.threads, "choices": [choice.to_dict() for choice in self.choices],
+        }  # fmt: skip
+
+
+def optimize_(
+    model: "PreTrainedModel",
+    batch: int | None = None,
+    length: int | None = None,
+    path: str = AUTO,
+    inputs: Mapping[str, Any] | None = None,
+    measure: bool = True,
+) -> Optimized:
+    """Let a compressed model answer faster, with the same outputs, through constants made of its factors.
+
+    batch, length   what it will mostly be called with; default 1 and 128 (or as long as the model goes)
+    path            auto: for each kind of layer the fastest way; or dense, chain or plain for all
+    inputs          arguments for the pass that shows which layers read the same x; by default the smallest possible
+    measure         False: choose by the cost model alone
+
+    The constants serve calls without gradients, are not saved, and go with `train()`, `restore_` or when factors change.
+    """
+    roles = {site.path: site.role for site in plan_of(model).factored}
+    _check(model, batch, length, path)
+    restore_(model)
+    where = situation(model, batch or BATCH, length or min(LENGTH, _longest(model)))
+    readers = _readers(model.base_model, inputs)
+    kinds: dict[str, list[Readers]] = {}
+    for each in readers:
+        kinds.setdefault(each.kind, []).append(each)
+    choices = {name: choose(kind, roles, where, path, measure) for name, kind in kinds.items()}
+    for bank in {each.bank for each in readers}:
+        own = [each for each in readers if each.bank is bank]
+        _fold_(bank, own, {each: choices[each.kind].path for each in own})
+    return Optimized(where, tuple(choices.values()))
+
+
+def restore_(model: nn.Module) -> None:
+    """Take the constants away: the model computes with its factors as it did before."""
+    for layer in _linears(model):
+        layer.drop_shortcut()
+
+
+@torch.no_grad()
+def _fold_(bank: FactorBank, readers: Iterable[Readers], paths: Mapping[Readers, str]) -> None:
+    """Give the layers of one bank their shortcuts."""
+    products, idle = exact_products(bank), True
+    dtype = next(bank.parameters()).dtype
+    for each in readers:
+        if paths[each] == PLAIN:
+            idle = False
+            continue
+        bundle = Bundle(folded(each, paths[each], products)).to(dtype)
+        for index, layer in enumerate(each.layers):
+            layer.shortcut = Shortcut(bundle, index).eval()
+    bank.fold_(idle)
+
+
+def _readers(base: Any, inputs: Mapping[str, Any] | None) -> list[Readers]:
+    try:
+        return find_readers(base, inputs)
+    except Exception as error:  # whatever a model that wants other inputs raises
+        if inputs is not None:
+            raise PlanError(
+                f"inputs must be arguments that the model runs with, got ones that fail with: {first_line(error)}"
+            ) from error
+        warnings.warn(
+            f"a smallest input did not run ({first_line(error)}): no layers share products; give inputs=",
+            stacklevel=3,
+        )
+        return lone_readers(base)
+
+
+def _check(model: "PreTrainedModel", batch: int | None, length: int | None, path: str) -> None:
+    if path not in PATHS:
+        raise PlanError(f'the path must be one of {", ".join(PATHS)}, got "{path}": {nearest(path, PATHS)}')
+    for name, value in (("batch", batch), ("length", length)):
+        if value is not None and value < 1:
+            raise PlanError(f"the {name} must be 1 or more, got {value}: leave it out for the default")
+    if model.training:
+        raise PlanError("optimize_ serves inference, got a model in training mode: call model.eval() first")
+    if any(p.is_meta for p in model.parameters()):
+        raise PlanError("constants are made of weights, got a model without (on the meta device): load it first")
+
+
+def _longest(model: "PreTrainedModel") -> int:
+    found = getattr(model.config, "max_position_embeddings", None)
+    return found if isinstance(found, int) and found > 0 else LENGTH
+
+
+def _linears(model: nn.Module) -> list[FactoredLinear]:
+    return [layer for layer in factored_layers(model).values() if isinstance(layer, FactoredLinear)]
