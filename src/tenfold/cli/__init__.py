@@ -4,13 +4,20 @@ import gc
 import os
 import sys
 
-from tenfold.cli import augmenting, demo, distilling, planning, tables  # noqa: F401 - each registers its verbs with the app
+from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
+    augmenting,
+    demo,
+    distilling,
+    planning,
+    submitting,
+    tables,
+)
 from tenfold.cli.common import app
 from tenfold.errors import Interrupted, TenfoldError
 
 __all__ = ["app", "main"]
 
-ORDER = ("plan", "compress", "augment", "distill", "export", "tables", "demo")
+ORDER = ("plan", "compress", "augment", "distill", "export", "submit", "tables", "demo")
 """As `tenfold --help` lists the verbs: in the order in which one needs them."""
 
 app.registered_commands.sort(key=lambda command: ORDER.index(command.callback.__name__))  # type: ignore[union-attr]

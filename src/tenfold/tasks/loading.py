@@ -22,6 +22,7 @@ def load_task(spec: TaskSpec) -> TaskData:
     if (spec.task is None) == (spec.train is None):
         got = "neither" if spec.task is None else f"{spec.task} and {spec.train}"
         raise TenfoldError(f"a task is either one of GLUE's (--task) or your own rows (--train), got {got}")
+    _refuse_ignored(spec)
     data = read_own(spec) if spec.task is None else _glue(spec, glue_task(spec.task))
     if spec.length is not None:
         data = replace(data, task=replace(data.task, length=spec.length))
@@ -36,6 +37,19 @@ def load_task(spec: TaskSpec) -> TaskData:
     return replace(data, train=limited, notes=tuple(notes))
 
 
+def _refuse_ignored(spec: TaskSpec) -> None:
+    """What would change nothing. A task of GLUE may be taken for sentence vectors where it is pairs with a score."""
+    if spec.task is None:
+        if spec.data_dir is not None:
+            raise TenfoldError(f"--data-dir is where GLUE's files are, got {spec.data_dir} with your own rows: leave it out")
+        return
+    kind = glue_task(spec.task).task.kind
+    if spec.kind not in ("auto", kind) and (spec.kind, kind) != ("embedding", "regression"):
+        raise TenfoldError(f"{spec.task} is a task of kind {kind}, got kind {spec.kind}: leave it out")
+    if (spec.text_columns or spec.label_column) and not (spec.dev or spec.test):
+        raise TenfoldError(f"{spec.task} has columns of its own, got others: they are for your own rows (--train, --dev)")
+
+
 def load_rows(task: Task, spec: str) -> Rows:
     """Labelled rows of a table of the user's for a task that is known already."""
     return read_rows(task, spec, "dev")
@@ -43,6 +57,8 @@ def load_rows(task: Task, spec: str) -> Rows:
 
 def _glue(spec: TaskSpec, row: GlueTask) -> TaskData:
     data = read_official(row, Path(spec.data_dir).expanduser()) if spec.data_dir else _hub(row)
+    if spec.kind == "embedding":
+        data = replace(data, task=replace(data.task, kind="embedding"))
     chosen = replace(data.task, columns=spec.text_columns or data.task.columns, label=spec.label_column or data.task.label)
     if spec.dev or spec.test:
         dev = {"dev": read_rows(chosen, spec.dev, "dev")} if spec.dev else data.dev

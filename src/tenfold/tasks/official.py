@@ -20,16 +20,23 @@ def read_official(row: GlueTask, data_dir: Path) -> TaskData:
     return TaskData(row.task, train[0] if train else Rows((), ()), dev, test, tuple(notes))
 
 
-def _folder(row: GlueTask, data_dir: Path) -> Path:
+def find_folder(row: GlueTask, data_dir: Path) -> Path | None:
     """DATA_DIR/SST-2, or DATA_DIR itself where that is the task's own folder."""
     names = OTHER_FOLDERS.get(row.folder, (row.folder,))
     for folder in (*(data_dir / name for name in names), *([data_dir] if data_dir.name in names else [])):
         if folder.is_dir() and any(_find(folder, file) for files in row.files.values() for file in files.values()):
             return folder
-    raise TenfoldError(
-        f"--data-dir must hold {row.folder}/ with GLUE's official files, got {data_dir}, which has {_listing(data_dir)}: "
-        "name the folder above, or leave it out to take the task from the hub"
-    )
+    return None
+
+
+def _folder(row: GlueTask, data_dir: Path) -> Path:
+    folder = find_folder(row, data_dir)
+    if folder is None:
+        raise TenfoldError(
+            f"--data-dir must hold {row.folder}/ with GLUE's official files, got {data_dir}, which has {_listing(data_dir)}: "
+            "name the folder above, or leave it out to take the task from the hub"
+        )
+    return folder
 
 
 def _listing(folder: Path) -> str:

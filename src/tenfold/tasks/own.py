@@ -58,8 +58,8 @@ def _texts(table: Columns, names: tuple[str, ...], spec: str) -> tuple[tuple[str
     found = []
     for name in names:
         values = column(table, name, spec)
-        if strange := next((value for value in values if not isinstance(value, str | None)), None):
-            raise TenfoldError(f'text must be strings, got {strange!r} in the column "{name}" of {spec}: name another column')
+        if strange := [value for value in values if not isinstance(value, str | None)]:
+            raise TenfoldError(f'text must be strings, got {strange[0]!r} in the column "{name}" of {spec}: name another')
         if empty := [i for i, value in enumerate(values, 1) if not (value or "").strip()]:
             raise TenfoldError(
                 f'text must not be empty, got {len(empty)} empty cells in the column "{name}" of {spec}, the first in row '
