@@ -27,13 +27,13 @@ CASES = [
 def rows(kind: str, classes: int) -> tuple[Any, Array, Array]:
     """Labels as tasks hold them, the same as an array, and a model's outputs that are right more often than not."""
     if kind == "regression":
-        true = DRAW.integers(0, 6, N) / 2
-        return tuple(true.tolist()), true, np.round(true + DRAW.normal(size=N), 1)[:, None]
+        marks = DRAW.integers(0, 6, N) / 2
+        return tuple(marks.tolist()), marks, np.round(marks + DRAW.normal(size=N), 1)[:, None]
     if kind == "multi_label":
         table = DRAW.random((N, classes)) < 0.3
         labels = tuple(tuple(np.flatnonzero(row).tolist()) for row in table)
         return labels, table.astype(int), table + DRAW.normal(size=table.shape) - 0.5
-    true = DRAW.choice(classes, N, p=[0.06, *[0.94 / (classes - 1)] * (classes - 1)])
+    true: Array = DRAW.choice(classes, N, p=[0.06, *[0.94 / (classes - 1)] * (classes - 1)])
     return tuple(true.tolist()), true, np.eye(classes)[true] + DRAW.normal(size=(N, classes))
 
 

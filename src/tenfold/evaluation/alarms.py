@@ -1,0 +1,48 @@
+"""What makes a score worthless, said beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tenfold.tasks import Task
+
+Array = NDArray[Any]
+
+
+def alarms(task: Task, who: str, said: Array, scores: Mapping[str, float], floor: Mapping[str, float]) -> tuple[str, ...]:
+    """A model that does not look at the text, or does no better than one that does not."""
+    found = [f"{who} {constant}: it does not look at the text"] if (constant := _constant(task, said)) else []
+    metric = task.metrics[0]
+    if scores[metric] <= floor[metric]:
+        found.append(
+            f"{who} is no better than its floor: {metric} {scores[metric]:.1f}, an answer that does not look at the text has "
+            f"{floor[metric]:.1f}"
+        )
+    return tuple(found)
+
+
+def _constant(task: Task, said: Array) -> str | None:
+    if len(said) < 2 or not (said == said[0]).all():
+        return None
+    if task.kind == "classification":
+        return f'answers "{task.labels[int(said[0])]}" to all {len(said)} rows'
+    if task.kind == "multi_label":
+        held = ", ".join(task.labels[k] for k in np.flatnonzero(said[0])) or "no label"
+        return f"answers {held} to all {len(said)} rows"
+    return f"answers {float(said[0]):.4g} to all {len(said)} rows"
+
+
+def floor_answer(task: Task, true: Array) -> str:
+    """The answer that the floor of the headline is that of."""
+    metric = task.metrics[0]
+    if task.kind in ("regression", "embedding"):
+        return "any one number"
+    if metric == "f1":
+        return f"always {task.labels[1]}"
+    if metric == "matthews":
+        return "any one class"
+    if task.kind == "classification":
+        return f"always {task.labels[int(np.bincount(true, minlength=len(task.labels)).argmax())]}"
+    return "always the most frequent labels"
