@@ -44,7 +44,7 @@ def write_table(path: Path, kind: str, rows: int = 80) -> Path:
 
 
 def student_folder(path: Path, method: str = "II-8", name: str = "bert", **kw: Any) -> Path:
-    """A pico model compressed to `method`."""
+    """The folder of a pico model compressed to `method`."""
     model = pico(name, **kw)
     tenfold.compress_(model, tenfold.plan(model, method), init="hosvd")
     model.save_pretrained(path)

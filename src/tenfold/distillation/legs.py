@@ -99,7 +99,7 @@ def _term(loss: LossTerm, stage: Stage, models: Models, task: Task | None) -> Te
         loss = loss.model_copy(update={"name": ANSWERS_BY_KIND[task.kind]})
     options = loss.options
     if takes(loss.name, "pooling"):
-        options["pooling"] = stage.pooling
+        options["pooling"] = stage.pooling or "mean"
     if takes(loss.name, "problem"):
         assert task is not None
         options["problem"] = task.problem

@@ -96,7 +96,7 @@ def task_material(stage: Stage, data: TaskData, tokenizer: Any, teacher: Any, pr
         data=data,
         notes=tuple(notes),
         dev={split: encode(part, data.task, tokenizer, stage.task.length) for split, part in data.dev.items()},
-        pooling=stage.pooling,
+        pooling=stage.pooling or "mean",
     )
 
 

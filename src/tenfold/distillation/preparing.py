@@ -13,17 +13,20 @@ from transformers import PrinterCallback, TrainingArguments, set_seed
 from tenfold.checkpoints import Source, load
 from tenfold.compression import Progress
 from tenfold.distillation.legs import Leg, Models, legs
+from tenfold.distillation.losses import takes
 from tenfold.distillation.matching import same_vocabulary
 from tenfold.distillation.material import Material, general_material, task_material
 from tenfold.distillation.pace import Pace, peak
-from tenfold.distillation.pairing import student_for, teacher_for
+from tenfold.distillation.pairing import EMBEDDING, student_for, teacher_for
 from tenfold.distillation.probing import Facts, probe
-from tenfold.distillation.stage import Stage
+from tenfold.distillation.stage import ANSWERS, Stage
 from tenfold.distillation.trainer import Distiller
 from tenfold.distillation.watch import Watch
 from tenfold.errors import TenfoldError
+from tenfold.evaluation.pooling import pooling_of
+from tenfold.evaluation.predicting import Pooling
 from tenfold.pipeline import tokenizer_of
-from tenfold.tasks import load_task
+from tenfold.tasks import TaskData, load_task
 
 PROJECTIONS = "tenfold_projections"
 PROBED, AT_A_TIME = 64, 8
@@ -44,11 +47,13 @@ def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: 
     set_seed(stage.seed)  # for the projections, and a head that the student lacks
     tokenizer, other = (tokenizer_of(source) for source in sources)
     same_vocabulary(tokenizer, other)
-    student, teacher, material = _models_and_material(sources, stage, tokenizer, progress)
+    data = None if stage.task is None else load_task(stage.task)
+    stage = stage.model_copy(update={"pooling": _pooling(stage, sources[0], data)})
+    student, teacher, material = _models_and_material(sources, stage, data, tokenizer, progress)
     if stage.freeze_embeddings:
         student.base_model.get_input_embeddings().requires_grad_(False)
     steps = material.steps(stage)
-    chosen = legs(stage, _described(student, teacher), steps, None if material.data is None else material.data.task)
+    chosen = legs(stage, _described(student, teacher), steps, None if data is None else data.task)
     arguments = _arguments(stage, work, steps)
     device = arguments.device
     student, teacher = student.to(device), teacher.to(device).eval()
@@ -64,7 +69,7 @@ def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: 
         stage,
         chosen,
         facts,
-        scorer=material.headline if material.data is not None else None,
+        scorer=None if data is None else material.headline,
         args=arguments,
         train_dataset=material.train,
         eval_dataset=material.held_out,
@@ -75,16 +80,25 @@ def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: 
     return Run(trainer, material, watch)
 
 
+def _pooling(stage: Stage, source: Source, data: TaskData | None) -> Pooling:
+    """As asked, or where sentence vectors are made at all, as the student's folder says."""
+    made = (data is not None and data.task.kind == EMBEDDING) or any(
+        takes(loss.name, "pooling") for phase in stage.phases or () for loss in phase.losses if loss.name != ANSWERS
+    )
+    if stage.pooling is not None or not made:
+        return stage.pooling or "mean"
+    assert source.folder is not None
+    return pooling_of(source.folder)
+
+
 def _models_and_material(
-    sources: tuple[Source, Source], stage: Stage, tokenizer: Any, progress: Progress
+    sources: tuple[Source, Source], stage: Stage, data: TaskData | None, tokenizer: Any, progress: Progress
 ) -> tuple[Any, Any, Material]:
-    if stage.stage == "general":
+    if data is None:
         with PartialState().local_main_process_first():  # the others find it in the cache
             material = general_material(stage, tokenizer, progress)
         student, teacher = (load(source).float() for source in sources)
         return student, teacher, material
-    assert stage.task is not None
-    data = load_task(stage.task)
     teacher = teacher_for(sources[1], data.task)
     with PartialState().local_main_process_first():
         material = task_material(stage, data, tokenizer, teacher, progress)

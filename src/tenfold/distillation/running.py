@@ -78,7 +78,12 @@ def distill_folder(
         _prepare_work(work, sources, stage, fresh)
     processes.wait_for_everyone()
     notes = Notes(say)
-    run = _trained(sources, stage, work, notes)
+    try:
+        run = _trained(sources, stage, work, notes)
+    except BaseException:
+        if processes.is_main_process and not _begun(work):
+            shutil.rmtree(work, ignore_errors=True)
+        raise
     result = _result(run, out, stage, time.perf_counter() - start, notes)
     if processes.is_main_process:
         _save(run, sources, out, force, result, stage)
@@ -114,8 +119,13 @@ def _prepare_work(work: Path, sources: tuple[Source, Source], stage: Stage, fres
     _claim(work / "run.json", told, "settings or models")
 
 
+def _begun(work: Path) -> bool:
+    return any(work.glob("checkpoint-*"))
+
+
 def _claim(note: Path, told: Any, what: str) -> None:
-    if read_json(note) not in (None, told):
+    """What a run is of; an unfinished one of something else is not overwritten."""
+    if read_json(note) not in (None, told) and _begun(note.parent):
         raise TenfoldError(f"{note.parent} holds an unfinished run with other {what}: finish that, or pass --fresh to drop it")
     write_json(note, told)
 

@@ -122,7 +122,9 @@ class Stage(BaseModel):
     inherit: bool = Field(True, description="task: start from the teacher's embeddings and head where shapes agree")
     losses: tuple[LossTerm, ...] | None = Field(None, description="for a stage of one phase")
     phases: tuple[Phase, ...] | None = Field(None, description="instead of losses")
-    pooling: Literal["mean", "cls"] = Field("mean", description="of sentence vectors, in losses and scores")
+    pooling: Literal["mean", "cls"] | None = Field(
+        None, description="of sentence vectors, in losses and scores; default: as the student's folder says, else mean"
+    )
     map: str | dict[int, int] | None = Field(None, description="which layer answers which, where depths differ")
     batch: int | None = Field(None, ge=1, description="rows of a step")
     micro: int | None = Field(None, ge=1, description="rows at a time; default: all of the step's")
