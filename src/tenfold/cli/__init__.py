@@ -8,6 +8,7 @@ from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
     augmenting,
     demo,
     distilling,
+    experimenting,
     planning,
     submitting,
     tables,
@@ -17,7 +18,7 @@ from tenfold.errors import Interrupted, TenfoldError
 
 __all__ = ["app", "main"]
 
-ORDER = ("plan", "compress", "augment", "distill", "export", "submit", "tables", "demo")
+ORDER = ("plan", "compress", "trim", "augment", "distill", "export", "submit", "tables", "demo")
 """As `tenfold --help` lists the verbs: in the order in which one needs them."""
 
 app.registered_commands.sort(key=lambda command: ORDER.index(command.callback.__name__))  # type: ignore[union-attr]

@@ -9,9 +9,10 @@ from tenfold.checkpoints import find, load
 from tenfold.compression import Progress
 from tenfold.errors import TenfoldError
 from tenfold.evaluation import predict
+from tenfold.evaluation.members import Member, members
 from tenfold.pipeline import tokenizer_of
 from tenfold.records import SCORES, read_json
-from tenfold.tasks import TASK, Task, TaskSpec, encode, glue_task, load_task, read_task
+from tenfold.tasks import TASK, Task, TaskSpec, encode, load_task
 from tenfold.tasks.glue import GlueTask
 from tenfold.tasks.official import find_folder
 from tenfold.tasks.submission import constant, spelled, tables, write_archive
@@ -68,11 +69,14 @@ def submit(
 
 
 def chosen_models(folders: Sequence[Path]) -> tuple[dict[str, Answerer], list[str]]:
-    """By task; of several for one task the best on dev, as their scores.json say."""
+    """By task; of several for one task the best on dev, as the scores.json of the folder that was given says."""
     candidates: dict[str, list[Answerer]] = {}
-    for folder in (each for given in folders for each in model_folders(given)):
-        model = _answerer(folder)
-        candidates.setdefault(model.task.name, []).append(model)
+    for folder in folders:
+        for member in members(folder):
+            task, spec = _made(member, folder)
+            scores = _dev_scores(folder, member.name)
+            found = [Answerer(model, task, spec, scores.get(model)) for model in member.models]
+            candidates.setdefault(task.name, []).extend(found)
     notes, models = [], {}
     for name, several in candidates.items():
         if several[1:] and any(model.score is None for model in several):
@@ -84,27 +88,22 @@ def chosen_models(folders: Sequence[Path]) -> tuple[dict[str, Answerer], list[st
     return models, notes
 
 
-def model_folders(given: Path) -> list[Path]:
-    """The folder itself, or its TASK/ and TASK/seed-K/ (as tenfold glue leaves them), or its seed-K/."""
-    if (given / TASK).is_file():
-        return [given]
-    parts = [*given.glob("seed-*"), *given.glob("*"), *given.glob("*/seed-*")] if given.is_dir() else []
-    found = sorted({path for path in parts if (path / TASK).is_file() and ".partial-" not in path.name})
-    if not found:
-        raise TenfoldError(f"--from must hold models made for tasks of GLUE ({TASK} says so), got none in {given}")
-    return found
-
-
-def _answerer(folder: Path) -> Answerer:
-    made = read_task(folder)
-    assert made is not None
-    task, spec = made
+def _made(member: Member, folder: Path) -> tuple[Task, TaskSpec]:
+    if member.made is None:
+        raise TenfoldError(f"a model must say which task it was made for ({TASK}), got none in {folder}: name others")
+    task, spec = member.made
     if spec.task is None:
         raise TenfoldError(f"GLUE's server scores its own tasks, got {folder}, made for {spec.train}: leave it out")
-    name = glue_task(spec.task).task.name
+    return task, spec
+
+
+def _dev_scores(folder: Path, name: str) -> dict[Path, float]:
+    """The headline of each model on the first split, where they were scored."""
     entry = (read_json(folder / SCORES) or {}).get("tasks", {}).get(name)
-    dev = None if entry is None else next(iter(entry["splits"].values()))
-    return Answerer(folder, task, spec, None if dev is None else dev["mean"][entry["metrics"][0]])
+    if entry is None:
+        return {}
+    first = next(iter(entry["splits"].values()))
+    return {folder / each["folder"]: each["scores"][entry["metrics"][0]] for each in first["seeds"]}
 
 
 def _answers(model: Answerer, row: GlueTask, spec: TaskSpec, progress: Progress) -> dict[str, list[str]]:
