@@ -10,14 +10,15 @@ from pico import CORPUS
 Table = list[dict[str, str]]
 
 
-def classes(rows: int = 96, names: Sequence[str] = ("neg", "pos"), seed: int = 0) -> Table:
-    """ "good ..." is the last class, "bad ..." the first, "old ..." the one between."""
+def classes(rows: int = 96, names: Sequence[str] = ("neg", "pos"), seed: int = 0, skip: int = 0) -> Table:
+    """Of other sentences with another `skip`; "good ..." is the last class, "bad ..." the first, "old ..." the one between."""
     words = {names[0]: "bad", names[-1]: "good", **({names[1]: "old"} if len(names) == 3 else {})}
     draw = random.Random(seed)
     labels = [names[i % len(names)] for i in range(rows)]
     draw.shuffle(labels)
     return [
-        {"text": f"{words[label]} {words[label]} {text}", "label": label} for label, text in zip(labels, CORPUS, strict=False)
+        {"text": f"{words[label]} {words[label]} {text}", "label": label}
+        for label, text in zip(labels, CORPUS[skip:], strict=False)
     ]
 
 

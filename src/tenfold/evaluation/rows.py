@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenfold.errors import TenfoldError
-from tenfold.tasks import Kind, Rows, Task, TaskSpec, duplicates, load_rows, load_task
+from tenfold.tasks import Kind, Rows, Task, TaskData, TaskSpec, duplicates, load_rows, load_task
 from tenfold.tasks.columns import choose_columns
 from tenfold.tasks.metrics import METRICS
 from tenfold.tasks.tables import read_table
@@ -42,7 +42,7 @@ def rows_for(made: tuple[Task, TaskSpec] | None, asked: TaskSpec | None, config:
             f"{', '.join(task.labels)}: have they changed? name others with --dev"
         )
     learnt, why = (data.train, None) if not spec.held_out else _learnt(spec.model_copy(update=places))
-    return _checked(task, {**data.dev, **data.test}, learnt, why)
+    return _checked(task, _splits(data), learnt, why)
 
 
 def _foreign(asked: TaskSpec | None, config: Any, name: str) -> Scored:
@@ -53,7 +53,7 @@ def _foreign(asked: TaskSpec | None, config: Any, name: str) -> Scored:
         )
     if asked.task is not None or asked.train is not None:
         data = load_task(asked)
-        return _checked(data.task, {**data.dev, **data.test}, data.train, None)
+        return _checked(data.task, _splits(data), data.train, None)
     assert asked.dev is not None
     table = read_table(asked.dev, "validation")
     columns = choose_columns(table, asked.dev, asked.text_columns, asked.label_column)
@@ -62,6 +62,11 @@ def _foreign(asked: TaskSpec | None, config: Any, name: str) -> Scored:
     labels = tuple(str(config.id2label[k]) for k in sorted(config.id2label)) if classes else ()
     task = Task("own", kind, columns.texts, columns.label, labels, METRICS[kind], asked.length or 128)
     return _checked(task, {"dev": load_rows(task, asked.dev)}, None, "it does not say what it learnt from")
+
+
+def _splits(data: TaskData) -> dict[str, Rows]:
+    """Dev and test, which have the same names where there are several (MNLI's)."""
+    return {**data.dev, **{name if name == "test" else f"test_{name}": rows for name, rows in data.test.items()}}
 
 
 def _kind(config: Any, texts: tuple[str, ...]) -> Kind:
