@@ -8,7 +8,9 @@ from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
     augmenting,
     demo,
     distilling,
+    evaluating,
     experimenting,
+    finetuning,
     planning,
     submitting,
     tables,
@@ -18,7 +20,7 @@ from tenfold.errors import Interrupted, TenfoldError
 
 __all__ = ["app", "main"]
 
-ORDER = ("plan", "compress", "trim", "augment", "distill", "export", "submit", "tables", "demo")
+ORDER = ("plan", "compress", "trim", "finetune", "augment", "distill", "evaluate", "export", "submit", "tables", "demo")
 """As `tenfold --help` lists the verbs: in the order in which one needs them."""
 
 app.registered_commands.sort(key=lambda command: ORDER.index(command.callback.__name__))  # type: ignore[union-attr]
