@@ -11,6 +11,7 @@ from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
     evaluating,
     experimenting,
     finetuning,
+    measuring,
     planning,
     submitting,
     tables,
@@ -20,7 +21,20 @@ from tenfold.errors import Interrupted, TenfoldError
 
 __all__ = ["app", "main"]
 
-ORDER = ("plan", "compress", "trim", "finetune", "augment", "distill", "evaluate", "export", "submit", "tables", "demo")
+ORDER = (
+    "plan",
+    "compress",
+    "trim",
+    "finetune",
+    "augment",
+    "distill",
+    "evaluate",
+    "export",
+    "submit",
+    "measure",
+    "tables",
+    "demo",
+)
 """As `tenfold --help` lists the verbs: in the order in which one needs them."""
 
 app.registered_commands.sort(key=lambda command: ORDER.index(command.callback.__name__))  # type: ignore[union-attr]
