@@ -17,7 +17,9 @@ from tenfold.recipe import Compress, Recipe, dump_recipe
 from tenfold.records import AGREEMENT, ANALYSIS, HISTORY, MEASUREMENT, REPORT, SCORES, history, stamp, write_history
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".ot", ".onnx", ".gguf", ".tflite"}
-OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml", HISTORY, SCORES, MEASUREMENT, AGREEMENT, REPORT}
+PICTURES = {f"{Path(AGREEMENT).stem}.{kind}" for kind in ("png", "svg", "csv")}
+OURS = {"config.json", "generation_config.json", "README.md", "recipe.yaml"}
+OURS |= {HISTORY, SCORES, MEASUREMENT, AGREEMENT, REPORT, *PICTURES}
 OTHER_RUNTIMES = {"onnx", "openvino", "coreml", "tflite"}
 
 
