@@ -10,6 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from command import ran, run
 from labelled import classes, pairs, write
 from pico import pico, save_folder, sentence_folder
 from transformers import AutoModelForSequenceClassification
@@ -263,3 +264,21 @@ def test_settings_that_cannot_be(place: Path, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(TenfoldError, match="without torchrun"):
         finetune_folder(str(place / "model"), tmp_path / "out", rows(place), settings())
+
+
+def test_on_the_command_line(place: Path, tmp_path: Path) -> None:
+    verb = ("finetune", place / "model", tmp_path / "out", "--train", place / "rows.csv", "--set", "data.limit=24")
+    data = ran(*verb, "--lr", "1e-3", "--lr", "1e12", "--batch", "8", "--epochs", "1", "--set", "evaluations=2", "--json").data
+    assert [cell["lr"] for cell in data["cells"]] == [1e-3, 1e12] and data["best"] == {"lr": 1e-3, "batch": 8}
+    assert len(history(tmp_path / "out")[0]["curve"]) == 2
+    shown = ran(*verb, "--lr", "1e12", "--lr", "1e-3", "--epochs", "1", "--force", "--seed", "3").out
+    assert "warning: lr 1e+12, batch 32, seed 3 was given up" in shown and "note: no dev split was given" in shown
+    for words, told in (
+        (["--grid", "--lr", "1e-3"], "leave one of them out"),
+        (["--set", "epoch=3"], 'did you mean "epochs"'),
+        (["--set", "data.limits=3"], 'did you mean "limit"'),
+        (["--task", "sst2"], "either one of GLUE's"),
+        (["--kind", "numbers"], "kind is wrong"),
+    ):
+        done = run(*verb, *words, "--force", "--json")
+        assert done.code == 2 and told in done.err and done.err.count("\n") == 1, done.err

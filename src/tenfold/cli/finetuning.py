@@ -100,6 +100,9 @@ def print_finetuned(result: "Finetuned") -> None:
         row = (str(cell.seed), score, f"{outcome.epoch:.1f}", f"{outcome.seconds:.0f}", mark)
         table.add_row(f"{cell.lr:g}", str(cell.batch), *row)
     out_console.print(table)
+    for outcome in result.cells:
+        if outcome.diverged:
+            out_console.print(f"[bold red]warning: {outcome.cell} was given up: {outcome.diverged}[/]")
     for note in result.notes:
         out_console.print(f"note: {note}")
     for split, scores in result.scores.items():

@@ -72,7 +72,7 @@ def train(source: Source, material: Material, settings: Finetune, cell: Cell, wo
     model, notes = load_with_head(source, material.task, material.pad)
     notes = notes if settings.theseus is None else ()  # what started at random is the teacher's
     steps_per_epoch = -(-len(material.train) // cell.batch)
-    best = Best(settings, max(1, steps_per_epoch // settings.evaluations))
+    best = Best(settings, -(-steps_per_epoch // settings.evaluations))
     steps = max(1, round(settings.epochs * steps_per_epoch))
     failed = Outcome(cell, None, 0.0, 0, 0.0, notes=notes)
     with _replacing(model, material, settings) as (learning, callbacks):

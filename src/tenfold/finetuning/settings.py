@@ -39,7 +39,7 @@ class Finetune(BaseModel):
     )
     micro: int | None = Field(None, ge=1, description="rows at a time, where a step's do not fit in memory")
     epochs: float = Field(3.0, gt=0)
-    evaluations: int = Field(1, ge=1, description="how often an epoch is scored on dev")
+    evaluations: int = Field(1, ge=1, description="how often an epoch is scored on dev, at most")
     patience: int | None = Field(None, ge=1, description="stop after so many scores in a row without a better one")
     keep: Literal["best", "last"] = Field("best", description="which state is saved, of those that were scored")
     class_weights: Literal["none", "balanced"] = Field("none", description="balanced: n / (classes x rows of the class)")
