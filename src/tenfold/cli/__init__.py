@@ -13,6 +13,7 @@ from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
     finetuning,
     measuring,
     planning,
+    reporting,
     submitting,
     tables,
 )
@@ -32,6 +33,8 @@ ORDER = (
     "export",
     "submit",
     "measure",
+    "report",
+    "compare",
     "tables",
     "demo",
 )
