@@ -16,6 +16,7 @@ from tenfold.measurement.paths import EAGER, Subject, prepare
 from tenfold.measurement.record import COMPRESSED, ORIGINAL, Flops
 from tenfold.measurement.shapes import full, pictures
 from tenfold.planning import MATRICES, MODEL, PAPER
+from tenfold.runtime import optimize_
 
 METHODS = ["II-6", "II-alpha-6", "III-8", "III-8x6", "IV-4-8", "ALBERT", "III-8+II-2", "IV-SAN-3-8", "III-FFN-8"]
 FAMILIES = sorted(set(PICO) - {"deberta_v2", "deberta_v2_split"})
@@ -65,6 +66,32 @@ def test_predictions_are_what_torch_counts(name: str, method: str) -> None:
     assert after.agrees
     assert (after.counted == before.counted) == (method == "ALBERT")
     assert before.rest == after.rest
+
+
+@pytest.mark.parametrize("way", ["chain", "dense", "plain"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["bert", "llama_gqa", "modernbert"])
+def test_predictions_hold_for_folded_constants(name: str, method: str, way: str) -> None:
+    model = compressed(pico(name), method)
+    before = counted(model)
+    optimize_(model, path=way)
+    after = counted(model)
+    assert after.agrees
+    if way == "dense":
+        assert after.counted == counted(pico(name)).counted
+    elif way == "plain":
+        assert after == before
+    else:
+        assert after.counted <= before.counted
+
+
+def test_a_tiny_tucker_folded_by_hand() -> None:
+    """x U once for Q, K and V, once for O and once for In; M V for these eight tiles; Out's four U M, then one V. No mixing."""
+    model = compressed(pico("bert"), "IV-4-8")
+    optimize_(model, path="chain")
+    found, n = counted(model), 8
+    assert found.predicted == 2 * (2 * n * (16 * HIDDEN * 8) + 2 * 2 * n * n * HIDDEN)
+    assert found.agrees
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from tenfold.archs import AUTO
 from tenfold.checkpoints import Source, build
 from tenfold.errors import PlanError
+from tenfold.forms import macs
 from tenfold.hub import plan_of
 from tenfold.measurement.memory import weights_bytes
-from tenfold.measurement.paths import EAGER, Ready
+from tenfold.measurement.paths import Ready
 from tenfold.measurement.record import Counts, Flops, Role
 from tenfold.measurement.shapes import Shape
+from tenfold.modules import factored_layers
 from tenfold.nn.bank import BANKS
 from tenfold.planning import MATRICES, MODEL, PAPER, Plan, Site
 from tenfold.planning.build import totals
@@ -115,15 +117,23 @@ def flops(role: Role, path: str, ready: Ready, known: Anatomy | None, shape: Sha
         ready.run(shape.inputs)
     by_module = {name: sum(found.values()) for name, found in counter.get_flop_counts().items()}
     rest = 0 if known is None else _rest(ready.model, known, by_module)
-    told = None if known is None else predicted(ready.model, path, known.plan, shape.length)
+    told = None if known is None else predicted(ready.model, known.plan, shape.length)
     return Flops(role, path, shape.length, told, counter.get_total_flops(), rest)
 
 
-def predicted(model: Any, path: str, plan: Plan, length: int) -> int | None:
-    """Of the eager path: the matrices, attention, and the mixing of banks that every pass does."""
-    if path != EAGER or model.config.model_type in RELATIVE:
+def predicted(model: Any, plan: Plan, length: int) -> int | None:
+    """The matrices, attention, and the mixing of the banks whose factors the path multiplies with as they are."""
+    if model.config.model_type in RELATIVE:
         return None
-    return plan.flops(1, length, fold=True)[1]
+    layers: dict[str, Any] = dict(factored_layers(model.base_model))
+    total = plan.flops(1, length)[1]
+    for group in plan.matrix_groups:
+        cuts = {site: shortcut for site in group.sites if (shortcut := layers[site.path].shortcut) is not None}
+        bundles = {id(cut.bundle): cut.bundle for cut in cuts.values()}
+        spared = sum(macs(group.form, group.n, group.i, group.o, *group.grid_shape(site)) for site in cuts)
+        total += 2 * length * (sum(bundle.macs for bundle in bundles.values()) - spared)
+        total += 2 * group.fold_macs * (len(cuts) < len(group.sites))
+    return total + 2 * sum(group.fold_macs for group in plan.groups if group not in plan.matrix_groups)
 
 
 def _rest(model: Any, known: Anatomy, by_module: dict[str, int]) -> int:

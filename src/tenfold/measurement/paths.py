@@ -90,7 +90,7 @@ def _compiled(subject: Subject, shape: Shape) -> Prepared:  # noqa: ARG001
 def _fused(subject: Subject, shape: Shape) -> Prepared:
     if not subject.compressed:
         raise Absent("a dense model has no factors to fold: eager is the same thing")
-    from tenfold.runtime import optimize_  # type: ignore[import-not-found, unused-ignore]
+    from tenfold.runtime import optimize_
 
     model = copy.deepcopy(subject.model)
     optimize_(model, batch=shape.batch, length=shape.length)
@@ -113,7 +113,7 @@ def _load_onnx(subject: Subject) -> Any:
         import onnxruntime
     except ImportError as error:
         raise Absent("it needs onnxruntime: pip install 'tenfold[onnx]'") from error
-    from tenfold.exporters.onnx import export_onnx  # type: ignore[import-not-found, unused-ignore]
+    from tenfold.exporters.onnx import export_onnx
 
     out = subject.work / f"{subject.role}.{ONNX}"
     export_onnx(subject.source.name, out)

@@ -54,8 +54,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class Flops:
-    """Of one sequence of `length`. `counted` by torch on the path as it ran; `predicted` from the plan (matrices, attention
-    and, for eager, mixing the banks), where there is a plan for that path; `rest`: counted outside the layers."""
+    """Of one sequence of `length`. `counted` by torch on the path as it ran; `predicted` from the plan (matrices, attention,
+    and mixing the banks where the path does), None where the plan cannot tell; `rest`: counted outside the layers."""
 
     model: Role
     path: str

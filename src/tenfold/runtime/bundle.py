@@ -37,6 +37,11 @@ class Bundle(nn.Module):
         self._memo: _Memo | None = None
         self._point()
 
+    @property
+    def macs(self) -> int:
+        """Multiply-adds a token, for all its layers together."""
+        return self._folded.macs
+
     def site(self, index: int, x: Tensor, bias: Tensor | None) -> Tensor:
         """The output of layer number `index`."""
         folded = self._folded
@@ -71,15 +76,14 @@ class Bundle(nn.Module):
 
 
 class Shortcut(nn.Module):
-    """Layer number `index` of a bundle."""
+    """Layer number `index` of a bundle: of a module with the method `site`."""
 
-    def __init__(self, bundle: Bundle, index: int) -> None:
+    def __init__(self, bundle: Any, index: int) -> None:
         super().__init__()
         self.bundle, self.index = bundle, index
 
     def forward(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        found: Tensor = self.bundle.site(self.index, x, bias)
-        return found
+        return self.bundle.site(self.index, x, bias)
 
 
 def _version(x: Tensor) -> int:
