@@ -1,6 +1,7 @@
 """Folders with made-up records in the real schemas: what a run would leave, without the run."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,59 @@ def measurement(speed: float = 1.9, method: str = "III-70") -> dict[str, Any]:
         "crossovers": ["eager, float32: slower than the original (eager) below batch 8 at length 128"],
         "notes": ["clocks were not fixed"],
     }
+
+
+def analyse(path: Path) -> Path:
+    """Adds what `tenfold analyze` leaves: a record and a figure of one pixel."""
+    place = path / "analysis"
+    place.mkdir()
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+    (place / "distances.png").write_bytes(b64decode(pixel))
+    tiles = [
+        {"name": site["path"], "path": site["path"], "error": error, "raw_norm": norm}
+        for site in sites()
+        for error, norm in ((0.5, 1.0), (0.1, 3.0))  # (0.5 x 1 + 0.1 x 9) / 10 = 0.14
+    ]
+    record = stamp(
+        "analyze",
+        *("analyze", path.name, f"{path.name}/analysis"),
+        version=1,
+        figures=[{"name": "distances", "title": "Distances between factors", "group": "all"}],
+        groups=[{"name": "all", "tiles": tiles}],
+        notes=["one group"],
+    )
+    (place / "analysis.json").write_text(json.dumps(record), encoding="utf-8")
+    return path
+
+
+def results() -> dict[str, Any]:
+    """What `tenfold ablate` leaves."""
+
+    def row(
+        name: str, role: str, method: str, rte: float, stsb: float, size: int, constant: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        def cell(metric: str, value: float, teacher: float) -> dict[str, Any]:
+            spread = None if role == "teacher" else {metric: 0.5}
+            return {"mean": {metric: value}, "std": spread, "retention": value / teacher, "constant": list(constant)}
+
+        scores = {"rte": {"dev": cell("accuracy", rte, 64.0)}, "stsb": {"dev": cell("spearman", stsb, 87.0)}}
+        sizes = {"parameters": size, "kept": size / BEFORE["model"], "bytes": 4 * size}
+        mean = (rte + stsb) / 2
+        known = {"name": name, "role": role, "title": f"the {name}", "folder": f"cells/{name}", "method": method}
+        return {**known, **sizes, "scores": scores, "average": mean, "retention": mean / 75.5}
+
+    tasks = {
+        name: {"metrics": [metric], "splits": {"dev": {"rows": 277, "floor": {metric: floor}}}}
+        for name, metric, floor in (("rte", "accuracy", 52.7), ("stsb", "spearman", 0.0))
+    }
+    rows = [
+        row("teacher", "teacher", "dense", 64.0, 87.0, BEFORE["model"]),
+        row("both stages", "cell", "III-70+II-20", 60.2, 84.1, 13_600_000),
+        row("labels only", "cell", "III-70", 52.7, 10.0, 13_000_000, ("seed-0 answers 1 to every row",)),
+    ]
+    model, seen = "sentence-transformers/all-MiniLM-L6-v2", ["both stages: rte dev: 2 rows are in the training data too"]
+    facts: dict[str, Any] = {"model": model, "seeds": 2, "seed": 0, "tasks": tasks, "rows": rows, "warnings": seen}
+    return stamp("ablate", "ablate", model, "stages", "--method", "III-70", **facts)
 
 
 def folder(path: Path, method: str | None = "III-70", ratio: float = 0.14, **records: Any) -> Path:

@@ -154,6 +154,17 @@ def test_report_leaves_somebody_elses_card(tmp_path: Path) -> None:
     assert "base_model: org/bert" in (folder / "README.md").read_text()
 
 
+def test_a_table_of_models_is_compared_and_gets_no_card(tmp_path: Path, runs: list[Path]) -> None:
+    folder = tmp_path / "stages"
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps(made_up.results()))
+    data = ran("report", folder, "--json").data
+    assert data == {"report": str(folder / "report.html"), "card": None, "missing": []}
+    assert not (folder / "README.md").exists()
+    shown = ran("compare", runs[0], folder).out
+    assert "60.2" in shown and "both stages" in shown
+
+
 def test_report_refuses_what_is_no_run(tmp_path: Path) -> None:
     done = run("report", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)

@@ -58,7 +58,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    folder = made_up.full(tmp_path_factory.mktemp("page") / "taught")
+    folder = made_up.analyse(made_up.full(tmp_path_factory.mktemp("page") / "taught"))
     other = made_up.full(folder.parent / "other", "IV-36-128")
     return Page(write_report(folder, [other]))
 
@@ -73,6 +73,7 @@ def test_every_part_is_there(full: Page) -> None:
         "Teaching",
         "What each matrix lost",
         "Plan",
+        "What the factors learnt",
         "How it was made",
     ]
     for shown in (
@@ -97,16 +98,19 @@ def test_it_is_well_formed_and_asks_for_nothing(full: Page) -> None:
     assert full.open == []
     assert len(full.ids) == len(set(full.ids))
     assert {link[1:] for link in full.links} <= {*full.ids}
-    assert full.addresses == ["data:,"]
+    assert full.addresses[0] == "data:,"
+    assert [address[:22] for address in full.addresses[1:]] == ["data:image/png;base64,"]
     assert "://" not in full.source.replace("http://www.w3.org/2000/svg", "")
     assert "default-src 'none'" in full.source
 
 
 def test_every_site_has_its_loss(full: Page) -> None:
     heat = re.findall(r'<td style="--heat:([\d.]+)%">(\d+)</td>', full.source)
-    assert len(heat) == 2 * made_up.LAYERS * len(made_up.ROLES)
+    size = made_up.LAYERS * len(made_up.ROLES)
+    assert len(heat) == 3 * size
     assert heat[0] == ("20.0", "20")
-    assert heat[-1] == ("0.0", "0")
+    assert heat[2 * size - 1] == ("0.0", "0")
+    assert set(heat[2 * size :]) == {("14.0", "14")}, "after teaching, over tiles by their energy"
 
 
 def test_the_charts_get_the_numbers(full: Page) -> None:
@@ -146,6 +150,25 @@ def test_a_dense_run_and_a_folder_of_measurements_alone(tmp_path: Path) -> None:
     assert [each["better"] for each in dense.data["measures"]] == ["higher"]
     speeds = Page(write_report(made_up.folder(tmp_path / "speeds", None, measurement=made_up.measurement())))
     assert "Speed" in speeds.texts["h2"]
+
+
+def test_a_table_of_models(tmp_path: Path) -> None:
+    folder = tmp_path / "stages"
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps(made_up.results()))
+    page = Page(write_report(folder))
+    assert page.texts["h2"] == ["Cost against quality", "Models side by side"]
+    for shown in ("60.2 ± 0.5", "52.7", "seed-0 answers 1 to every row", "2 rows are in the training data too", "95.6%"):
+        assert shown in page.text, shown
+    points = {point["run"]: point for point in page.data["points"]}
+    assert [point["form"] for point in points.values()] == ["original", "mixed", "tensor_train"]
+    assert points["stages: both stages"]["values"] == {
+        "parameters:model": 13_600_000,
+        "disk": 54_400_000,
+        "score:average:scored": (60.2 + 84.1) / 2,
+        "score:rte:dev:accuracy": 60.2,
+        "score:stsb:dev:spearman": 84.1,
+    }
 
 
 def test_names_in_files_are_harmless(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import made_up
 import pytest
 
 from tenfold.reporting.collect import collect, collect_all
+from tenfold.reporting.facts import COST, QUALITY, Axis, speed_range
 from tenfold.reporting.frontier import front
-from tenfold.reporting.points import COST, ORIGINAL_FORM, QUALITY, Axis, Point, axes, points, speed_range
+from tenfold.reporting.points import ORIGINAL_FORM, Point, axes, form_of, points
 from tenfold.reporting.sections.tradeoff import overview
 from tenfold.reporting.teaching import curves, measures
 
@@ -65,6 +66,27 @@ def test_two_runs_share_their_original(tmp_path: Path) -> None:
     assert [point.form for point in found] == [ORIGINAL_FORM, "mixed", "mixed", "tucker", "tucker"]
     assert [axis.key for axis in axes(found, COST)][:3] == ["parameters:model", "parameters:paper", "parameters:matrices"]
     assert axes(found, QUALITY)[0].key == "score:average:scored"
+
+
+def test_a_run_that_another_was_made_from_is_one_point(tmp_path: Path) -> None:
+    entry = made_up.stamp("finetune", "finetune", model="bert", task="rte")
+    teacher = made_up.folder(tmp_path / "teacher", None, history=[entry], scores=made_up.scores(64.1, 91.2))
+    small = made_up.folder(tmp_path / "small", None, history=[made_up.compress("II-36", 0.1, model=str(teacher))])
+    found = {point.name: point for point in points(collect_all([teacher, small]))}
+    assert [*found] == ["bert", "teacher", "small"]
+    assert values(found["teacher"])["parameters:model"] == made_up.BEFORE["model"]
+    assert values(found["teacher"])["score:rte:dev:accuracy"] == 64.1
+
+
+def test_forms_of_methods() -> None:
+    names = {
+        "II-245": "low_rank",
+        "III-64": "tensor_train",
+        "IV-36-128": "tucker",
+        "ALBERT": "layer_shared",
+        "III-6+II-2": "mixed",
+    }
+    assert {name: form_of(name) for name in (*names, "dense")} == {**names, "dense": "dense"}
 
 
 def test_the_overview_has_the_headlines_only(tmp_path: Path) -> None:

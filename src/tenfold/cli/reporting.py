@@ -34,16 +34,18 @@ def report(
     from tenfold.reporting.page import write_report
     from tenfold.reporting.story import missing
 
-    page = write_report(out, with_ or ())
-    card = write_card(out, force, base_model) if force or may_write(out) else None
-    absent = missing(collect(out))
+    page, run = write_report(out, with_ or ()), collect(out)
+    card = write_card(out, force, base_model) if run.model and (force or may_write(out)) else None
+    absent = missing(run)
     if as_json:
         told = [{"what": each.what, "command": each.command} for each in absent]
         print_json({"report": str(page), "card": card and str(card), "missing": told})
         return
     out_console.print(f"{page}: open it in a browser", markup=False)
-    left = f"{out / CARD} was left as it is: tenfold did not write it (--force replaces it)"
-    out_console.print(f"{card}: the model card" if card else left, markup=False)
+    if card is not None:
+        out_console.print(f"{card}: the model card", markup=False)
+    elif run.model:
+        out_console.print(f"{out / CARD} was left as it is: tenfold did not write it (--force replaces it)", markup=False)
     for each in absent:
         out_console.print(f"{each.what}: {each.command}", markup=False, highlight=False)
 

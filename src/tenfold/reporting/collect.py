@@ -10,7 +10,7 @@ from tenfold.errors import CheckpointError
 from tenfold.measurement.record import Measurement, read_measurement
 from tenfold.planning.plan import MODEL, Plan, plan_from_dict
 from tenfold.records import AGREEMENT, ANALYSIS, HISTORY, MEASUREMENT, RESULTS, SCORES, Record, history, read_json
-from tenfold.reporting.records import Agreement, Fit, Scores, check, read
+from tenfold.reporting.records import Agreement, Analysis, Fit, Results, Scores, check, read
 from tenfold.safetensors_header import read_shapes
 
 DENSE = "dense"
@@ -41,8 +41,8 @@ class Run:
     scores: Scores | None
     measurement: Measurement | None
     agreement: Agreement | None
-    analysis: Record | None
-    results: Record | None
+    analysis: Analysis | None
+    results: Results | None
     recipe: str | None
 
     def entries(self, *verbs: str) -> tuple[Record, ...]:
@@ -55,6 +55,11 @@ class Run:
         return (self.entries("compress") or ({},))[-1]
 
     @property
+    def model(self) -> bool:
+        """Whether it holds a model; a table of models is a run too."""
+        return (self.folder / "config.json").is_file()
+
+    @property
     def taught(self) -> bool:
         """Whether its weights moved after they were compressed."""
         return bool(self.history) and self.history[-1]["verb"] != "compress"
@@ -64,6 +69,8 @@ class Run:
         """The model that it is held against, as it was typed: what was compressed, else fine-tuned, else its teacher."""
         if "model" in self.compression:
             return str(self.compression["model"])
+        if self.results is not None:
+            return self.results.model
         return next((str(entry[key]) for entry in self.history for key in ("model", "teacher") if key in entry), None)
 
     @property
@@ -133,8 +140,8 @@ def collect(folder: Path) -> Run:
         scores=read(folder / SCORES, Scores),
         measurement=read_measurement(folder),
         agreement=read(folder / AGREEMENT, Agreement),
-        analysis=read_json(folder / ANALYSIS / f"{ANALYSIS}.json"),
-        results=read_json(folder / RESULTS),
+        analysis=read(folder / ANALYSIS / f"{ANALYSIS}.json", Analysis),
+        results=read(folder / RESULTS, Results),
         recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
     )
     if plan is None and not run.history and not any((run.scores, run.measurement, run.agreement, run.results)):

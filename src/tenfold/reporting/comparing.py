@@ -7,7 +7,8 @@ from typing import Any
 
 from tenfold.errors import TenfoldError, nearest
 from tenfold.reporting.collect import Run, collect_all
-from tenfold.reporting.points import COST, QUALITY, Axis, Point, axes, points
+from tenfold.reporting.facts import COST, QUALITY, Axis
+from tenfold.reporting.points import Point, axes, points
 
 
 @dataclass(frozen=True)

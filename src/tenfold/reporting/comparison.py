@@ -7,11 +7,11 @@ from tenfold.errors import OutputError
 from tenfold.folders import complete_folder, refuse_existing
 from tenfold.plots import write_csv
 from tenfold.reporting.comparing import Comparison
+from tenfold.reporting.facts import COST, QUALITY
 from tenfold.reporting.frontier import draw
 from tenfold.reporting.html import Child, Html, bullets, join, tag
 from tenfold.reporting.markdown import table, text
 from tenfold.reporting.page import Section, assemble
-from tenfold.reporting.points import COST, QUALITY
 from tenfold.reporting.sections.making import commands
 from tenfold.reporting.sections.rounds import curve_data, rounds
 from tenfold.reporting.sections.tradeoff import chart_data, overview, tradeoff

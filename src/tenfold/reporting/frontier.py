@@ -10,7 +10,8 @@ from matplotlib.transforms import Bbox
 
 from tenfold.plots import DASHES, GREY, PALETTE, figure, save, style
 from tenfold.reporting.collect import DENSE
-from tenfold.reporting.points import ORIGINAL_FORM, Axis, Point
+from tenfold.reporting.facts import Axis
+from tenfold.reporting.points import ORIGINAL_FORM, Point
 
 MARKERS = {
     "low_rank": "s",

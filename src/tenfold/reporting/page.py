@@ -13,16 +13,18 @@ from tenfold._version import __version__
 from tenfold.records import REPORT
 from tenfold.reporting.collect import Run, collect_all
 from tenfold.reporting.html import Child, Html, escape, join, tag
-from tenfold.reporting.points import points
+from tenfold.reporting.points import Point, points
+from tenfold.reporting.sections.analysed import analysed
 from tenfold.reporting.sections.fits import fits
 from tenfold.reporting.sections.making import making
 from tenfold.reporting.sections.plan import plan
 from tenfold.reporting.sections.rounds import curve_data, rounds
 from tenfold.reporting.sections.scores import agreement, scores
 from tenfold.reporting.sections.speed import speed
+from tenfold.reporting.sections.sweep import sweep
 from tenfold.reporting.sections.tradeoff import chart_data, tradeoff
 from tenfold.reporting.story import headlines, lead, missing
-from tenfold.reporting.teaching import curves
+from tenfold.reporting.teaching import Curve, curves
 from tenfold.reporting.writing import write_whole
 
 SCRIPTS = ("chart.js", "pareto.js", "curves.js", "theme.js")
@@ -38,20 +40,30 @@ def write_report(folder: Path, others: Sequence[Path] = ()) -> Path:
 
 
 def report(run: Run, others: Sequence[Run] = ()) -> str:
-    commands = {each.what: each.command for each in missing(run)}
     runs = [run, *others]
     found, lines = points(runs), curves(runs)
-    sections: list[Section] = [
+    data = {**chart_data(found), **curve_data(lines)}
+    return assemble(run.name, lead(run), tiles(run), _sections(run, runs, found, lines), data)
+
+
+def _sections(run: Run, runs: Sequence[Run], found: Sequence[Point], lines: Sequence[Curve]) -> list[Section]:
+    """A folder without a model has nothing of a model's that could be missing."""
+    commands = {each.what: each.command for each in missing(run)}
+    scored = scores(run.scores, commands.get("No scores on a task")) if run.scores or run.model else None
+    timed = speed(run.measurement, commands.get("No measured speed")) if run.measurement or run.model else None
+    taught = rounds(runs, lines, commands.get("Not taught since it was compressed")) if run.model or lines else None
+    return [
         ("tradeoff", "Cost against quality", tradeoff(found, runs)),
-        ("scores", "Scores", scores(run.scores, commands.get("No scores on a task"))),
+        ("sweep", "Models side by side", sweep(run.results)),
+        ("scores", "Scores", scored),
         ("agreement", "Agreement with the original", agreement(run.agreement) if run.agreement else None),
-        ("speed", "Speed", speed(run.measurement, commands.get("No measured speed"))),
-        ("teaching", "Teaching", rounds(runs, lines, commands.get("Not taught since it was compressed"))),
+        ("speed", "Speed", timed),
+        ("teaching", "Teaching", taught),
         ("fits", "What each matrix lost", fits(run)),
         ("plan", "Plan", plan(run)),
+        ("analysis", "What the factors learnt", analysed(run, commands.get("No analysis of its factors"))),
         ("making", "How it was made", making(run)),
     ]
-    return assemble(run.name, lead(run), tiles(run), sections, {**chart_data(found), **curve_data(lines)})
 
 
 def tiles(run: Run) -> Html:

@@ -111,6 +111,78 @@ class Agreement(Entry):
     rows: tuple[Alike, ...]
 
 
+class Cell(Part):
+    """A model of a table on one split. `constant`: which of its seeds give one answer to everything."""
+
+    mean: dict[str, float]
+    std: dict[str, float] | None = None
+    retention: float | None = None
+    constant: tuple[str, ...] = ()
+
+
+class Row(Part):
+    """A model of a table, its scores by task and split; `average` is that of the first metric of every task."""
+
+    name: str
+    role: str
+    title: str = ""
+    method: str = "dense"
+    parameters: int | None = None
+    kept: float | None = None
+    bytes: int | None = None
+    scores: dict[str, dict[str, Cell]]
+    average: float | None = None
+    retention: float | None = None
+
+
+class Rows(Part):
+    rows: int
+    floor: dict[str, float] = {}
+
+
+class TableTask(Part):
+    metrics: tuple[str, ...]
+    splits: dict[str, Rows]
+
+
+class Results(Entry):
+    """What glue and ablate found: a table of models."""
+
+    verb: str
+    model: str
+    tasks: dict[str, TableTask]
+    rows: tuple[Row, ...]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Picture(Part):
+    """NAME.png beside analysis.json."""
+
+    name: str
+    title: str
+    group: str | None = None
+
+
+class Tile(Part):
+    """`error`: the share of its squared norm by which it differs from the original's, whose norm is `raw_norm`."""
+
+    path: str
+    error: float | None = None
+    raw_norm: float | None = None
+
+
+class AnalysedGroup(Part):
+    name: str
+    tiles: tuple[Tile, ...] = ()
+
+
+class Analysis(Entry):
+    figures: tuple[Picture, ...] = ()
+    groups: tuple[AnalysedGroup, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Fit(Part):
     """Shares of a group's squared norm that were lost: of its weights, and of its outputs where text was read."""
 

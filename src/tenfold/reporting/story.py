@@ -6,7 +6,8 @@ from typing import Any
 
 from tenfold.reporting import units
 from tenfold.reporting.collect import Run
-from tenfold.reporting.points import original_name, own_agreement, speed_range
+from tenfold.reporting.facts import own_agreement, speed_range
+from tenfold.reporting.points import original_name
 from tenfold.reporting.teaching import task_name
 from tenfold.tasks.saving import TASK
 
@@ -35,6 +36,8 @@ def lead(run: Run) -> str:
     steps = [phrase(entry) for entry in run.history]
     if run.plan and not run.entries("compress"):
         steps.insert(0, f"its matrices written as {run.method}")
+    if run.results is not None:
+        steps = [f"{len(run.results.rows)} models on {', '.join(run.results.tasks)}, by tenfold {run.results.verb}"]
     return f"{original_name(run)}: {', then '.join(steps)}." if steps else f"{original_name(run)}."
 
 
@@ -120,7 +123,9 @@ def _retained(run: Run) -> float | None:
 def missing(run: Run) -> list[Missing]:
     """What the folder does not hold, most wanted first."""
     folder, original = str(run.folder), run.original or "ORIGINAL"
-    found = []
+    found: list[Missing] = []
+    if run.results is not None:
+        return found
     if run.scores is None:
         found.append(Missing("No scores on a task", _scoring(run)))
     if run.measurement is None:
@@ -129,7 +134,9 @@ def missing(run: Run) -> list[Missing]:
         words = units.shell([folder, f"{folder}-taught", "--teacher", original])
         found.append(Missing("Not taught since it was compressed", f"tenfold distill {words} --text wiki.txt"))
     if run.plan and run.analysis is None:
-        found.append(Missing("No analysis of its factors", f"tenfold analyze {units.shell([folder])}", grave=False))
+        found.append(
+            Missing("No analysis of its factors", f"tenfold analyze {units.shell([folder, f'{folder}/analysis'])}", grave=False)
+        )
     return found
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from tenfold.planning.plan import Plan
 from tenfold.reporting.collect import Run
 from tenfold.reporting.html import Child, Html, absent, join, table, tag
+from tenfold.reporting.sections.analysed import site_errors
 
 OF = ("weights", "outputs")
 
@@ -13,17 +14,19 @@ def fits(run: Run) -> Html | None:
     """None for a model without a plan."""
     if run.plan is None:
         return None
-    if not run.fits:
+    now = site_errors(run.analysis) if run.analysis else {}
+    if not run.fits and not now:
         return absent("No record of how close compression came: history.json has no compress entry")
-    when = " before it was taught" if run.taught else ""
-    intro = f"Share of the squared norm that was lost{when}: 0% is exact, 100% as bad as a matrix of zeros."
-    parts: list[Child] = [tag("p", intro), _groups(run)]
+    intro = "Share of the squared norm that was lost by compressing: 0% is exact, 100% as bad as a matrix of zeros."
+    parts: list[Child] = [tag("p", intro), _groups(run) if run.fits else None]
     lost = {path: both for fit in run.fits for path, both in fit.sites.items()}
     maps = []
     for k, what in enumerate(OF):
         values = {path: both[k] for path, both in lost.items() if both[k] is not None}
         if values:
             maps.append(heatmap(run.plan, values, f"Lost of each matrix's {what}, in %"))
+    if now and run.taught:
+        maps.append(heatmap(run.plan, now, "How far each matrix is from the original's after teaching, in %"))
     return join([*parts, tag("div", *maps, class_="side")], "\n")
 
 

@@ -18,7 +18,7 @@ class Step:
     circumstances: str
 
 
-def making(run: Run) -> Html:
+def making(run: Run) -> Html | None:
     parts: list[Child] = []
     if made := steps(run):
         parts += [tag("h3", "Commands"), tag("pre", tag("code", "\n".join(commands(run))), tabindex=0)]
@@ -34,9 +34,9 @@ def making(run: Run) -> Html:
         parts.append(table(("step", "when", "with"), rows))
     if run.recipe:
         parts += [tag("h3", "Recipe"), tag("pre", tag("code", run.recipe.strip()), tabindex=0)]
-    else:
+    elif run.model:
         parts.append(absent("No recipe.yaml in the folder"))
-    return join(parts, "\n")
+    return join(parts, "\n") if parts else None
 
 
 def commands(run: Run) -> list[str]:

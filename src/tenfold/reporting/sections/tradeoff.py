@@ -5,8 +5,9 @@ from typing import Any
 
 from tenfold.reporting import units
 from tenfold.reporting.collect import Run
+from tenfold.reporting.facts import COST, QUALITY, Axis, speed_range
 from tenfold.reporting.html import Html, absent, join, table, tag
-from tenfold.reporting.points import COST, QUALITY, Axis, Point, axes, speed_range
+from tenfold.reporting.points import Point, axes
 
 SPEED = "times as fast"
 

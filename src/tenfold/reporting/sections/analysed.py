@@ -1,0 +1,41 @@
+"""What `tenfold analyze` found, with its figures inside the page."""
+
+from base64 import b64encode
+from pathlib import Path
+
+from tenfold.records import ANALYSIS
+from tenfold.reporting.collect import Run
+from tenfold.reporting.html import Child, Html, absent, bullets, join, tag
+from tenfold.reporting.records import Analysis, Picture
+
+
+def analysed(run: Run, command: str | None) -> Html | None:
+    """None for a model without factors."""
+    if run.analysis is None:
+        return None if run.plan is None else absent("Not analysed", command)
+    folder = run.folder / ANALYSIS
+    parts: list[Child] = [_figure(folder, picture) for picture in run.analysis.figures if _file(folder, picture).is_file()]
+    if run.analysis.notes:
+        parts.append(bullets(run.analysis.notes))
+    return join(parts, "\n")
+
+
+def site_errors(analysis: Analysis) -> dict[str, float]:
+    """By path, the share of a matrix's squared norm that is lost now, over its tiles."""
+    lost: dict[str, float] = {}
+    total: dict[str, float] = {}
+    for tile in (tile for group in analysis.groups for tile in group.tiles):
+        if tile.error is not None and tile.raw_norm:
+            lost[tile.path] = lost.get(tile.path, 0.0) + tile.error * tile.raw_norm**2
+            total[tile.path] = total.get(tile.path, 0.0) + tile.raw_norm**2
+    return {path: lost[path] / total[path] for path in lost}
+
+
+def _file(folder: Path, picture: Picture) -> Path:
+    return folder / f"{Path(picture.name).name}.png"
+
+
+def _figure(folder: Path, picture: Picture) -> Html:
+    title = f"{picture.title} ({picture.group})" if picture.group else picture.title
+    data = b64encode(_file(folder, picture).read_bytes()).decode()
+    return tag("figure", tag("img", src=f"data:image/png;base64,{data}", alt=title), tag("figcaption", title), class_="picture")
