@@ -178,6 +178,10 @@ def test_a_model_without_a_record_is_scored_on_the_task_that_is_named(place: Pat
     model.save_pretrained(tmp_path / "plain")
     turned = evaluate_folder(str(tmp_path / "plain"), [spec])["tasks"]["mnli"]["splits"]["matched"]["mean"]
     assert turned == expected
+    names = [f"LABEL_{k}" for k in range(3)]
+    save(tmp_path / "nameless", replace(task, labels=tuple(names)), None, LIVELY[0])
+    entry = evaluate_folder(str(tmp_path / "nameless"), [spec])["tasks"]["mnli"]["splits"]["matched"]
+    assert entry["mean"] == expected and any("does not name its classes" in text for text in entry["warnings"])
 
 
 def test_a_model_without_a_record_takes_own_rows(place: Path, tmp_path: Path) -> None:

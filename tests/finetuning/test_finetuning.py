@@ -210,6 +210,10 @@ def test_cuts_splits_and_slices_are_told(place: Path) -> None:
     assert "rows of train were cut at 8 tokens" in told
     assert "no dev split was given" in told and "held out" in told
     assert material.chooser == "held_out"
+    table = [{**row, "label": str(1000 + k * 1.5)} for k, row in enumerate(classes(40))]
+    far = TaskSpec(train=write(place / "far.csv", table))
+    notes = prepare(find(str(place / "model"), weights=True), far, settings(), lambda _: None).notes
+    assert any("scores go from 1000 to 1058.5" in note for note in notes)
 
 
 def test_three_classes_and_a_label_that_dev_alone_has(place: Path, tmp_path: Path) -> None:

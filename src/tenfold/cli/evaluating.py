@@ -69,7 +69,7 @@ def print_scores(record: Mapping[str, Any]) -> None:
         out_console.print(f"average {name}: {entry['mean']:.1f}{kept} ({entry['title']})")
     for task, split, found in _splits(record):
         for text in found["warnings"]:
-            out_console.print(f"[bold red]warning: {task} {split}: {text}[/]")
+            out_console.print(f"warning: {task} {split}: {text}", style="bold red", markup=False)
 
 
 def _splits(record: Mapping[str, Any]) -> list[tuple[str, str, Mapping[str, Any]]]:

@@ -102,9 +102,10 @@ def print_finetuned(result: "Finetuned") -> None:
     out_console.print(table)
     for outcome in result.cells:
         if outcome.diverged:
-            out_console.print(f"[bold red]warning: {outcome.cell} was given up: {outcome.diverged}[/]")
+            text = f"warning: {outcome.cell} was given up: {outcome.diverged}"
+            out_console.print(text, style="bold red", markup=False)
     for note in result.notes:
-        out_console.print(f"note: {note}")
+        out_console.print(f"note: {note}", markup=False)
     for split, scores in result.scores.items():
         out_console.print(f"{split}: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()))
     out_console.print(f"{result.out}: {len(result.best)} of {len(result.cells)} runs kept, {result.seconds:.0f} s in all")

@@ -13,7 +13,7 @@ Array = NDArray[Any]
 
 def alarms(task: Task, who: str, said: Array, scores: Mapping[str, float], floor: Mapping[str, float]) -> tuple[str, ...]:
     """A model that does not look at the text, or does no better than one that does not."""
-    found = [f"{who} {constant}: it does not look at the text"] if (constant := _constant(task, said)) else []
+    found = [f"{who} {same}: it does not look at the text"] if (same := constant(task, said)) else []
     metric = task.metrics[0]
     if scores[metric] <= floor[metric]:
         found.append(
@@ -23,7 +23,8 @@ def alarms(task: Task, who: str, said: Array, scores: Mapping[str, float], floor
     return tuple(found)
 
 
-def _constant(task: Task, said: Array) -> str | None:
+def constant(task: Task, said: Array) -> str | None:
+    """What a model answers to every row, where that is one thing."""
     if len(said) < 2 or not (said == said[0]).all():
         return None
     if task.kind == "classification":

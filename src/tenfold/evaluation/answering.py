@@ -25,12 +25,14 @@ GENERIC = "label_"
 
 @dataclass(frozen=True)
 class Answers:
-    """said: in the form of `tasks.answers`, by split. scores: by split and metric. model: sha256 of the weights."""
+    """said: in the form of `tasks.answers`, by split. scores: by split and metric. model: sha256 of the weights. doubt: what
+    was taken for granted of the head."""
 
     name: str
     said: Mapping[str, Array]
     scores: Mapping[str, Mapping[str, float]]
     model: str
+    doubt: str | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,21 @@ class Loaded:
                 )
             outputs = outputs[:, order]
             said[split], scores[split] = answers(task, outputs), score(task, outputs, rows.labels)
-        return Answers(self.source.name, said, scores, digest(self.source.header.files))
+        return Answers(self.source.name, said, scores, digest(self.source.header.files), self._doubt(task))
+
+    @property
+    def _classes(self) -> list[str]:
+        names = self.source.config.id2label
+        return [str(names[k]).casefold() for k in sorted(names)]
+
+    @property
+    def _unnamed(self) -> bool:
+        return all(name.startswith(GENERIC) for name in self._classes)
+
+    def _doubt(self, task: Task) -> str | None:
+        if not task.labels or not self._unnamed:
+            return None
+        return f"{self.source.name} does not name its classes: taken for {', '.join(task.labels)}, in this order"
 
     def _order(self, task: Task) -> Sequence[int]:
         """For each class of the task, which output of the head speaks of it."""
@@ -75,14 +91,14 @@ class Loaded:
                 f"{task.name} needs a model with a classification head, got {self.source.name}, a {type(network).__name__}: "
                 "fine-tune it first (tenfold finetune)"
             )
-        names = [str(network.config.id2label[k]).casefold() for k in sorted(network.config.id2label)]
+        names = self._classes
         if len(names) != task.outputs:
             raise TenfoldError(
                 f"the head must give {task.outputs} numbers for {task.name}, got {len(names)} from {self.source.name}: "
                 "it was made for another task"
             )
         wanted = [label.casefold() for label in task.labels]
-        if not wanted or all(name.startswith(GENERIC) for name in names):
+        if not wanted or self._unnamed:
             return range(len(names))
         if sorted(names) != sorted(wanted):
             raise TenfoldError(

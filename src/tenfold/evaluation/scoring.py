@@ -10,7 +10,7 @@ from typing import Any
 from tenfold.checkpoints import find
 from tenfold.compression import Progress
 from tenfold.errors import TenfoldError
-from tenfold.evaluation.alarms import alarms, floor_answer
+from tenfold.evaluation.alarms import alarms, constant, floor_answer
 from tenfold.evaluation.answering import Answers, Loaded
 from tenfold.evaluation.averages import averages, retention
 from tenfold.evaluation.bootstrap import paired
@@ -125,12 +125,17 @@ def _split(
         "mean": mean,
         "std": _spread([each.scores[split] for each in ours]),
         "seeds": [
-            {"folder": place, "scores": dict(each.scores[split]), "model": each.model}
+            {
+                "folder": place,
+                "scores": dict(each.scores[split]),
+                "constant": constant(task, each.said[split]),
+                "model": each.model,
+            }
             for place, each in zip(places, ours, strict=True)
         ],
         "floor": {"scores": floor, "answer": floor_answer(task, true)},
         "against": against,
-        "warnings": [*rows.warnings[split], *warned],
+        "warnings": [*rows.warnings[split], *dict.fromkeys(each.doubt for _, each in named if each.doubt), *warned],
     }
 
 

@@ -16,6 +16,9 @@ from tenfold.finetuning.settings import Finetune
 from tenfold.pipeline import tokenizer_of
 from tenfold.tasks import Encoded, Task, TaskData, TaskSpec, encode, load_task, score
 
+FAR = 20
+"""Scores further from 0 than this take a head long to reach at the usual rates."""
+
 
 @dataclass(frozen=True)
 class Material:
@@ -72,8 +75,17 @@ def prepare(source: Source, spec: TaskSpec, settings: Finetune, progress: Progre
         pooling_of(source.folder) if embedding else "mean",
         balanced_weights(data.task, data.train) if settings.class_weights == "balanced" else None,
         cosine_scale(data.train.labels) if embedding else None,
-        (*data.notes, *told),
+        (*data.notes, *told, *_scale_note(data)),
     )
+
+
+def _scale_note(data: TaskData) -> list[str]:
+    if data.task.kind != "regression":
+        return []
+    low, high = (end(data.train.labels) for end in (min, max))  # type: ignore[type-var]
+    if max(abs(low), abs(high)) <= FAR:  # type: ignore[arg-type]
+        return []
+    return [f"scores go from {low:g} to {high:g}, a head starts near 0: it learns faster where they are scaled to about 0 to 5"]
 
 
 def _refuse_too_long(source: Source, length: int) -> None:
