@@ -28,10 +28,10 @@ def compressed(model: PreTrainedModel, method: str, **settings: Any) -> PreTrain
     return found.requires_grad_(False)
 
 
-def counted(model: Any, length: int = 8, path: str = EAGER) -> Flops:
+def counted(model: Any, length: int = 8) -> Flops:
     shape = pictures([model], 1) if model.main_input_name == "pixel_values" else full([model], 1, length)
     subject = Subject(COMPRESSED, None, model.requires_grad_(False), True, Path())  # type: ignore[arg-type]
-    return flops(COMPRESSED, path, prepare(path, subject, shape), anatomy(model), shape)
+    return flops(COMPRESSED, EAGER, prepare(EAGER, subject, shape), anatomy(model), shape)
 
 
 def test_a_tiny_bert_by_hand() -> None:

@@ -136,9 +136,10 @@ def test_a_compiler_that_is_missing_leaves_the_path_out(monkeypatch: pytest.Monk
     assert found.speedups == ()
 
 
-def test_compiled_and_folded_models_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_folded_models_give_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """With dynamo alone: the code that it would have compiled is run as it is."""
     monkeypatch.setattr(paths, "BACKEND", "eager")
+    monkeypatch.setenv("TENFOLD_CACHE", str(tmp_path))
     found = measured(Settings(repeats=6, paths=("compiled", "fused")))
     states = {(t.model, t.path): t.state for t in found.timings}
     assert states == {

@@ -83,7 +83,7 @@ def print_measurement(found: "Measurement") -> None:
         where = f"length {each.label}" if each.label.isdigit() else each.label
         out_console.print(
             f"most sequences a second, {where}, {each.dtype}: {each.model} {each.path} {each.sequences_per_second:,.1f} "
-            f"at batch {each.batch}"
+            f"at batch {each.batch}" + ("" if each.peak_bytes is None else f", {mb(each.peak_bytes)} at its peak")
         )
     for line in found.crossovers or ("nowhere measured is it slower than the original's fastest path",):
         out_console.print(line)
@@ -96,7 +96,7 @@ def _print_sizes(found: "Measurement") -> None:
     for column in ("", "original", "compressed", "ratio"):
         table.add_column(column, justify="right" if column else "left")
     before, after = found.original, found.compressed
-    for scope in before.parameters.keys() & after.parameters.keys():
+    for scope in (scope for scope in before.parameters if scope in after.parameters):
         a, b = before.parameters[scope], after.parameters[scope]
         table.add_row(f"parameters, {scope}", f"{a:,}", f"{b:,}", f"{b / a:.3f}")
     sizes = {"on disk": (before.disk_bytes, after.disk_bytes)}
@@ -127,6 +127,17 @@ def _print_times(found: "Measurement") -> None:
     )
     for why in whys:
         out_console.print(why)
+    if slow := _preparations(found):
+        out_console.print(f"before the times (folding, exporting, compiling): {', '.join(slow)}")
+
+
+def _preparations(found: "Measurement") -> list[str]:
+    """What took more than a second in all cells together."""
+    seconds: dict[str, float] = {}
+    for timing in (timing for cell in found.cells for timing in cell.timings):
+        name = f"{timing.model} {timing.path}"
+        seconds[name] = seconds.get(name, 0) + (timing.prepare_seconds or 0) + (timing.first_seconds or 0)
+    return [f"{name} {total:.0f} s" for name, total in seconds.items() if total > 1]
 
 
 def _time(timing: "Timing | None") -> str:

@@ -17,6 +17,7 @@ from tenfold.measurement.shapes import Inputs, Shape
 
 EAGER, COMPILED, FUSED, ONNX = "eager", "compiled", "fused", "onnx"
 BACKEND = "inductor"
+SEGMENTS = "token_type_ids"
 
 
 class Absent(Exception):
@@ -113,7 +114,7 @@ def _load_onnx(subject: Subject) -> Any:
         import onnxruntime
     except ImportError as error:
         raise Absent("it needs onnxruntime: pip install 'tenfold[onnx]'") from error
-    from tenfold.exporters.onnx import export_onnx
+    from tenfold.exporters.onnx import export_onnx  # type: ignore[import-not-found, unused-ignore]
 
     out = subject.work / f"{subject.role}.{ONNX}"
     export_onnx(subject.source.name, out)
@@ -124,7 +125,9 @@ def _load_onnx(subject: Subject) -> Any:
 
 
 def _session(session: Any, names: set[str], inputs: Inputs) -> Any:
-    return session.run(None, {name: value.numpy() for name, value in inputs.items() if name in names})
+    """One segment, as the model takes it where it is told of none."""
+    given = inputs | {SEGMENTS: torch.zeros_like(inputs["input_ids"])} if SEGMENTS in names else inputs
+    return session.run(None, {name: value.numpy() for name, value in given.items() if name in names})
 
 
 PATHS: dict[str, Callable[[Subject, Shape], Prepared]] = {EAGER: _eager, COMPILED: _compiled, FUSED: _fused, ONNX: _onnx}

@@ -78,7 +78,8 @@ class Timing:
     throughput       sequences a second at the median
     peak_bytes       what its weights, and the most that a call held besides, take; None where the runtime does not tell
     difference       of its outputs to those of its model's eager path: norm of the difference / norm, over real tokens
-    prepare_seconds  making the path ready (export, folding), `first_seconds` the first call (compilation, warm-up)
+    prepare_seconds  making the path ready; what is made once for all cells (an ONNX file) was paid for in the first of them
+    first_seconds    the first call, which compiles and warms up
     """
 
     model: Role
