@@ -56,7 +56,7 @@ OVERLAPS = """(selector) => {
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("browser")
-    taught = made_up.full(root / "taught")
+    taught = made_up.analyse(made_up.full(root / "taught"))
     other = made_up.full(
         root / "other", "IV-36-128", scores=made_up.scores(58.1, 84.0, None), agreement=made_up.agreement(0.2, 0.7)
     )
@@ -229,4 +229,4 @@ def test_paper_has_everything(opened: Tab) -> None:
     )
     assert page.locator(".scroll").evaluate_all(wider) == []
     assert opened.sideways == 0
-    assert page.locator("h2").count() == 8 and all(h2.is_visible() for h2 in page.locator("h2").all())
+    assert page.locator("h2").count() == 9 and all(h2.is_visible() for h2 in page.locator("h2").all())
