@@ -254,6 +254,14 @@ def test_a_full_disk_is_one_line(place: Path, tmp_path: Path, monkeypatch: pytes
         distill(place, tmp_path / "out")
 
 
+def test_a_setting_of_accelerate_that_would_be_ignored_is_refused(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(TenfoldError, match="got accelerate's FSDP: start it with torchrun"):
+        distill(place, tmp_path / "out")
+
+
 def test_an_existing_folder_is_refused_at_once(place: Path, straight: Distilled) -> None:
     with pytest.raises(OutputError, match="must not exist"):
         distill(place, straight.out)

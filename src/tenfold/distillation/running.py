@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -68,6 +69,11 @@ def distill_folder(
 ) -> Distilled:
     """STUDENT taught by TEACHER -> OUT. An unfinished run for the same OUT, with the same settings, goes on where it was."""
     refuse_existing(out, force)
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        raise TenfoldError(
+            "distill gives every process the whole student (DDP), got accelerate's FSDP: start it with torchrun, or shard a "
+            "student in code of your own as docs/distillation.md shows"
+        )
     start = time.perf_counter()
     stage = stage.resolved()
     processes = PartialState(cpu=not torch.cuda.is_available())
