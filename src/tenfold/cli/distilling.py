@@ -68,7 +68,7 @@ def distill(
     if result.peak is not None:
         out_console.print(f"{result.peak['share']:.1%} of {result.peak['of']}")
     out_console.print(
-        f"{out}: {result.steps:,} steps, {result.tokens / 1e6:.1f} M tokens, {result.tokens_per_second:,.0f} tokens/s, "
+        f"{out}: {result.steps:,} steps, {result.tokens:,} tokens, {result.tokens_per_second:,.0f} tokens/s, "
         f"{result.seconds:.0f} s in all"
     )
 
