@@ -114,6 +114,14 @@ def test_heads_that_differ_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (onnx.state, onnx.why) == ("absent", "the ONNX file would hold the head that is left out here")
 
 
+def test_models_of_other_sizes_are_told(tmp_path: Path, compressed: str) -> None:
+    deeper = save_folder(tmp_path / "deeper", layers=3)
+    found = measure_folders(compressed, str(deeper), Settings(batches=(1,), lengths=(8,), repeats=6))
+    assert found.notes == (
+        "the two were not made from one model: the matrices of one had 36,864 parameters, of the other 24,576",
+    )
+
+
 def test_pictures_are_measured_too(tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "vit", "vit")
     found = measure_folders(str(folder), str(folder), Settings(batches=(2,), repeats=6))
@@ -138,21 +146,24 @@ def test_where_nothing_runs_the_reason_is_told(monkeypatch: pytest.MonkeyPatch, 
         measure_folders(original, original, Settings(batches=(1,), lengths=(8,), paths=("onnx",), repeats=6))
 
 
-@pytest.mark.parametrize("device", ["gpu", "mps", "cuda"])
+@pytest.mark.parametrize("device", ["gpu", "mps", "cuda", "cuda:1"])
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, original: str, device: str) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(TenfoldError, match=f'--device must be cpu.*got "{device}"'):
         measure_folders(original, original, Settings(device=device))
 
 
-def test_the_verb_writes_beside_the_model_and_draws(tmp_path: Path, original: str, compressed: str) -> None:
+def test_the_verb_writes_beside_the_model_and_draws(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, original: str, compressed: str
+) -> None:
+    monkeypatch.setenv("TENFOLD_CACHE", str(tmp_path / "cache"))
     done = ran(
         "measure", compressed, "--against", original, "--batch", "1,2", "--length", "8", "--paths", "eager,fused",
-        "--repeats", 6, "--figure", tmp_path / "times.png",
+        "--repeats", 6, "--figure", tmp_path / "figures" / "times.png",
     )  # fmt: skip
     for words in ("parameters, model", "GFLOP a sequence of 8, eager", "most sequences a second", "original, fused: absent"):
         assert words in done.out
-    assert {file.name for file in tmp_path.iterdir()} == {"times.png", "times.svg", "times.csv"}
+    assert {file.name for file in (tmp_path / "figures").iterdir()} == {"times.png", "times.svg", "times.csv"}
     found = read_measurement(Path(compressed))
     assert found is not None
     assert found.command[:3] == ["tenfold", "measure", compressed]

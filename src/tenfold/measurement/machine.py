@@ -13,15 +13,11 @@ from tenfold.errors import TenfoldError
 
 
 def device_of(name: str | None) -> torch.device:
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise TenfoldError(f'--device must be cpu or cuda, got "{name}": leave it out') from error
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not torch.cuda.is_available()):
-        raise TenfoldError(f'--device must be cpu, or cuda where there is one, got "{name}": leave it out')
-    return device
+    """The GPU where there is one and nothing else is asked for."""
+    gpu = torch.cuda.is_available()
+    if name not in (None, "cpu", "cuda") or (name == "cuda" and not gpu):
+        raise TenfoldError(f'--device must be cpu, or cuda where there is a GPU, got "{name}": leave it out')
+    return torch.device(name or ("cuda" if gpu else "cpu"))
 
 
 def machine(device: torch.device) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -112,18 +114,12 @@ class _Measured:
 def _flops(subjects: Subjects, known: Mapping[Role, Anatomy | None], todo: list[Shape], settings: Settings) -> Iterator[Flops]:
     """Of each length that is measured, by the paths that torch's counter can see into."""
     models: list[Any] = [subject.model for subject in subjects.values()]
-    lengths = dict.fromkeys(shape.length for shape in todo)
-    for length in lengths:
+    paths = [path for path in (EAGER, FUSED) if path == EAGER or path in settings.paths]
+    for length, (role, subject), path in product(dict.fromkeys(s.length for s in todo), subjects.items(), paths):
         alone = pictures(models, 1) if "pixel_values" in todo[0].inputs else full(models, 1, length)
         alone = alone.to(models[0].device, models[0].dtype)
-        for role, subject in subjects.items():
-            for path in (EAGER, FUSED):
-                if path == EAGER or path in settings.paths:
-                    try:
-                        ready = prepare(path, subject, alone)
-                    except Absent:  # its timings say why
-                        continue
-                    yield flops(role, path, ready, known[role], alone)
+        with suppress(Absent):  # its timings say why
+            yield flops(role, path, prepare(path, subject, alone), known[role], alone)
 
 
 def _notes(subjects: Subjects, known: Mapping[Role, Anatomy | None]) -> Iterator[str]:
@@ -133,6 +129,11 @@ def _notes(subjects: Subjects, known: Mapping[Role, Anatomy | None]) -> Iterator
             f"the heads differ, so the base models were measured: {type(original.model).__name__} against "
             f"{type(compressed.model).__name__}"
         )
+    plans = [found.plan for found in known.values() if found is not None]
+    made_of = [plan.totals.matrices for plan in plans if plan.totals is not None]
+    if len(set(made_of)) > 1:
+        first, second = made_of
+        yield f"the two were not made from one model: the matrices of one had {first:,} parameters, of the other {second:,}"
     for role, found in known.items():
         if found is None:
             yield f"the {role} model has no known weight matrices: its FLOPs are counted, not predicted"
