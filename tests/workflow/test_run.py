@@ -127,7 +127,7 @@ def test_every_step_in_its_order(verbs: Verbs, both: dict[str, Any], data: dict[
         ("measure", "small", "teacher"),
         ("report", "small"),
     ]
-    steps = ["compressed", "general", "teacher", "task", "result/small", "scores", "agreement", "speed", "report"]
+    steps = ["compressed", "general", "teacher", "task", "result", "scores", "agreement", "speed", "report"]
     assert list(result.seconds) == steps
     left = {"model.safetensors", "recipe.yaml", "README.md", "report.html", HISTORY, SCORES, MEASUREMENT, AGREEMENT}
     assert {path.name for path in out.iterdir()} == left
@@ -302,6 +302,10 @@ def test_options_win_over_the_recipe_and_a_person_can_read_the_result(data: dict
     ("words", "message"),
     [
         (("recipe.yaml",), "run takes a recipe and the folder to make, got recipe.yaml alone: tenfold run recipe.yaml OUT"),
+        (
+            ("a.yaml", "small", "c.txt"),
+            "run takes a recipe and the folder to make, got 3 paths: quote globs, and leave out c.txt",
+        ),
         (("nowhere.yaml", "small"), "a recipe must be a readable file, got nowhere.yaml: No such file or directory"),
         (("small",), "a run needs a model, got none"),
         (("--model", "bert", "--text", "wiki.txt", "small"), "a run needs a method or a size, got neither"),

@@ -40,10 +40,7 @@ Fresh = Annotated[bool, typer.Option("--fresh", help="Drop an unfinished run ins
 
 @app.command()
 def run(
-    recipe_or_out: Annotated[
-        Path, typer.Argument(metavar="[RECIPE]", help="A recipe (YAML). Without one: --model and what to do.")
-    ],
-    out: Annotated[Path | None, typer.Argument(metavar="OUT", help="The folder to make.")] = None,
+    paths: Annotated[list[Path], typer.Argument(metavar="[RECIPE] OUT", help="A recipe (YAML), and the folder to make.")],
     model: Annotated[str | None, typer.Option(help="The model to compress: a folder or a hub name.")] = None,
     method: Method = None,
     to: To = None,
@@ -71,9 +68,7 @@ def run(
 
     Example: tenfold run --model bert-base-uncased --to 1/10 --text wiki.txt --train reviews.csv small
     """
-    file, out = (None, recipe_or_out) if out is None else (recipe_or_out, out)
-    if file is None and out.suffix in (".yaml", ".yml"):
-        raise TenfoldError(f"run takes a recipe and the folder to make, got {out} alone: tenfold run {out} OUT")
+    file, out = recipe_and_out(paths)
     given: dict[str, Any] = {
         "model": model, "teacher": teacher, "compress.method": method, "compress.to": to, "compress.of": of,
         "general.text": text or None, "general.tokens": tokens, "task.augment": {} if augment else None,
@@ -92,6 +87,18 @@ def run(
         print_json(result.to_dict())
     else:
         print_run(result)
+
+
+def recipe_and_out(paths: list[Path]) -> tuple[Path | None, Path]:
+    """The last path is OUT; a recipe may come before it."""
+    if len(paths) > 2:
+        raise TenfoldError(
+            f"run takes a recipe and the folder to make, got {len(paths)} paths: quote globs, and leave out {paths[2]}"
+        )
+    *files, out = paths
+    if not files and out.suffix in (".yaml", ".yml"):
+        raise TenfoldError(f"run takes a recipe and the folder to make, got {out} alone: tenfold run {out} OUT")
+    return (files[0] if files else None), out
 
 
 def one_of(overrides: dict[str, Any], method: str | None, to: str | None, task: str | None, train: str | None) -> None:
@@ -138,7 +145,7 @@ def print_run(result: "Ran") -> None:
 
 def _print_sizes(result: "Ran") -> None:
     made = result.compression
-    table = Table(title=f"{result.out}: {made['method']}", title_justify="left")
+    table = Table(title=f"{result.out.name}: {made['method']}", title_justify="left")
     for column in ("", "original", "compressed", "kept"):
         table.add_column(column, justify="right" if column else "left")
     for scope, of in made["parameters"].items():

@@ -141,7 +141,7 @@ def _told(flow: Flow, models: Models, steps: Steps, name: str) -> Path:
             shutil.copytree(models.result, partial, dirs_exist_ok=True)
             (partial / "recipe.yaml").write_text(dump_flow(flow), encoding="utf-8")
 
-    final = steps.folder(f"result/{name}", copy)
+    final = steps.folder("result", copy, inside=name)
     original, say = models.original, steps.say
     if flow.data is not None:
         steps.once("scores", final / SCORES, lambda: evaluate_folder(str(final), None, teacher=original, progress=say))

@@ -41,9 +41,9 @@ class Steps:
     def say(self, text: str) -> None:
         self._progress(f"{self._step}: {text}" if self._step else text)
 
-    def folder(self, name: str, make: Callable[[Path], Any]) -> Path:
-        """WORK/name, which `make` makes where it is not there yet."""
-        folder = self.work / name
+    def folder(self, name: str, make: Callable[[Path], Any], inside: str = "") -> Path:
+        """WORK/name (or WORK/name/inside), which `make` makes where it is not there yet."""
+        folder = self.work / name / inside
         self.once(name, folder, lambda: make(folder))
         return folder
 
