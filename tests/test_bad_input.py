@@ -311,7 +311,7 @@ def test_a_compressed_model_is_compressed_through_its_dense_export(place: Path) 
 
 def test_an_export_to_something_unknown_is_refused(place: Path) -> None:
     ran("compress", place / "model", place / "small", "--method", "III-8")
-    assert re.search('must be dense, got "onyx"', refused(place, "export", place / "small", place / "out", "--to", "onyx"))
+    assert re.search('must be onnx or dense, got "onyx"', refused(place, "export", place / "small", place / "out", "--to", "onyx"))
 
 
 # OUT

@@ -1,4 +1,4 @@
-"""plan, compress and export: from a model to a plan, to a compressed folder, and back."""
+"""plan and compress: from a model to a plan and to a compressed folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,6 @@ from tenfold.cli.common import (
     progress,
     share,
 )  # fmt: skip
-from tenfold.errors import TenfoldError
 
 if TYPE_CHECKING:
     from tenfold.planning import Candidate, Plan
@@ -127,31 +126,6 @@ def compress(
             f"{fit.group}: lost of the weights (squared) {fit.weight_error:.1%}{lost}; {fit.init}, {fit.seconds:.1f} s"
         )
     out_console.print(f"{out}: {mb(result.to_dict()['bytes'])} of weights, {result.seconds:.1f} s in all")
-
-
-@app.command()
-def export(
-    folder: Annotated[str, typer.Argument(help="A folder that tenfold compressed.")],
-    out: Annotated[Path, typer.Argument(help="The folder to make.")],
-    to: Annotated[str, typer.Option(help="dense: an ordinary folder that needs no tenfold.")] = "dense",
-    force: Force = False,
-    as_json: Json = False,
-    seed: Seed = None,  # noqa: ARG001 - every verb takes it; nothing here is random
-) -> None:
-    """Turn a compressed folder into another kind of model.
-
-    Example: tenfold export small dense --to dense
-    """
-    if to != "dense":
-        raise TenfoldError(f'--to must be dense, got "{to}"')
-    from tenfold.pipeline import export_dense, weight_bytes
-
-    with progress(as_json) as say:
-        export_dense(folder, out, force, say)
-    if as_json:
-        print_json({"out": str(out), "to": to, "bytes": weight_bytes(out)})
-    else:
-        out_console.print(f"{out}: {mb(weight_bytes(out))} of weights")
 
 
 def compress_recipe(

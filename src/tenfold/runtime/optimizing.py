@@ -2,17 +2,19 @@
 
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from tenfold.checkpoints import first_line
-from tenfold.errors import PlanError, nearest
+from tenfold.errors import CheckpointError, PlanError, nearest
 from tenfold.hub import plan_of
 from tenfold.modules import factored_layers
 from tenfold.nn import FactorBank, FactoredLinear
+from tenfold.records import read_json
 from tenfold.runtime.bundle import Bundle, Shortcut
 from tenfold.runtime.choosing import Choice, Situation, choose, situation
 from tenfold.runtime.reading import find_readers, lone_readers
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 BATCH, LENGTH = 1, 128
+FILE, VERSION = "runtime.json", 1
+"""What `tenfold optimize --save` leaves in a folder."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,7 @@ class Optimized:
     choices: tuple[Choice, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        where = self.where
-        return {
-            "batch": where.batch, "length": where.length, "dtype": where.dtype, "device": where.device,
-            "threads": where.threads, "choices": [choice.to_dict() for choice in self.choices],
-        }  # fmt: skip
+        return {**asdict(self.where), "choices": [choice.to_dict() for choice in self.choices]}
 
 
 def optimize_(
@@ -46,6 +46,7 @@ def optimize_(
     path: str = AUTO,
     inputs: Mapping[str, Any] | None = None,
     measure: bool = True,
+    saved: bool = True,
 ) -> Optimized:
     """Let a compressed model answer faster, with the same outputs, through constants made of its factors.
 
@@ -53,18 +54,22 @@ def optimize_(
     path            auto: for each kind of layer the fastest way; or dense, chain or plain for all
     inputs          arguments for the pass that shows which layers read the same x; by default the smallest possible
     measure         False: choose by the cost model alone
+    saved           follow the runtime.json of the folder that the model was loaded from, where there is one
 
     The constants serve calls without gradients, are not saved, and go with `train()`, `restore_` or when factors change.
     """
     roles = {site.path: site.role for site in plan_of(model).factored}
     _check(model, batch, length, path)
     restore_(model)
-    where = situation(model, batch or BATCH, length or min(LENGTH, _longest(model)))
+    kept = _kept(model) if saved and path == AUTO else {}
+    batch, length = batch or kept.get("batch", BATCH), length or kept.get("length", min(LENGTH, _longest(model)))
+    where = situation(model, batch, length)
     readers = _readers(model.base_model, inputs)
     kinds: dict[str, list[Readers]] = {}
     for each in readers:
         kinds.setdefault(each.kind, []).append(each)
-    choices = {name: choose(kind, roles, where, path, measure) for name, kind in kinds.items()}
+    ways = _ways(kept, where)
+    choices = {name: choose(kind, roles, where, ways.get(name, path), measure) for name, kind in kinds.items()}
     for bank in {each.bank for each in readers}:
         own = [each for each in readers if each.bank is bank]
         _fold_(bank, own, {each: choices[each.kind].path for each in own})
@@ -90,6 +95,27 @@ def _fold_(bank: FactorBank, readers: Iterable[Readers], paths: Mapping[Readers,
         for index, layer in enumerate(each.layers):
             layer.shortcut = Shortcut(bundle, index).eval()
     bank.fold_(idle)
+
+
+def _kept(model: "PreTrainedModel") -> dict[str, Any]:
+    """runtime.json of the folder that the model came from."""
+    name = model.config._name_or_path
+    found = read_json(Path(name) / FILE) if name and Path(name).is_dir() else None
+    if found is None:
+        return {}
+    known = isinstance(found, dict) and found.get("version") == VERSION
+    if not known or not all(choice["path"] in PATHS for choice in found["choices"]):
+        raise CheckpointError(
+            f"{FILE} must have version {VERSION} and known ways: run tenfold optimize --save again, or remove {name}/{FILE}"
+        )
+    return found
+
+
+def _ways(kept: Mapping[str, Any], where: Situation) -> dict[str, str]:
+    """The saved way of each kind, where it was chosen for this situation."""
+    if any(kept.get(key) != value for key, value in asdict(where).items()):
+        return {}
+    return {choice["kind"]: choice["path"] for choice in kept["choices"]}
 
 
 def _readers(base: Any, inputs: Mapping[str, Any] | None) -> list[Readers]:

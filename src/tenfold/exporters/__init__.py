@@ -1,0 +1,1 @@
+"""Compressed folders as files for other programs."""
