@@ -258,7 +258,7 @@ def test_what_cannot_be_scored(place: Path, tmp_path: Path) -> None:
     rte = TaskSpec(task="rte", data_dir=str(place / "glue"))
     told("with a classification head", bare, [rte])
     told("name one", bare)
-    told("which is none", tmp_path / "nowhere")
+    told("must be a folder, got", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     told("must be a model, or hold models", tmp_path / "empty")
     told("a model of, got sst2: it has own", place / "teacher", [TaskSpec(task="sst2")])

@@ -31,7 +31,10 @@ def plain(name: str) -> str:
 def members(folder: Path) -> tuple[Member, ...]:
     """Of subfolders those count that hold a task.json, at whatever level."""
     if not folder.is_dir():
-        raise CheckpointError(f"scores are of models in a local folder, got {folder}, which is none: check the path")
+        raise CheckpointError(
+            f"scores lie beside the model, so it must be a folder, got {folder}: check the path, or download the model first "
+            "(hf download NAME --local-dir FOLDER)"
+        )
     if own := _member(folder, ""):
         return (own,)
     found = [_member(path, path.name) for path in sorted(folder.iterdir()) if path.is_dir() and not SEED.fullmatch(path.name)]
