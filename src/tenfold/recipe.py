@@ -1,6 +1,6 @@
 """What the user asks for: strict, versioned, read from YAML and written next to what was made from it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -52,7 +52,11 @@ R = TypeVar("R", bound=Recipe)
 
 def load_recipe(path: Path | None, overrides: dict[str, Any], kind: type[R] = Recipe) -> R:  # type: ignore[assignment]
     """The file (or nothing), then `section.key: value` overrides on top; everything is checked as one."""
-    data = _read(path) if path else {}
+    return parse_recipe(overridden(_read(path) if path else {}, overrides), kind)
+
+
+def overridden(data: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """`section.key: value` overrides on top of `data`, which takes them up."""
     for dotted, value in overrides.items():
         section = data
         *parents, key = dotted.split(".")
@@ -63,7 +67,7 @@ def load_recipe(path: Path | None, overrides: dict[str, Any], kind: type[R] = Re
             if not isinstance(section, dict):
                 raise RecipeError(f"a recipe key must lead through sections, got {dotted}: {parent} is a value")
         section[key] = value
-    return parse_recipe(data, kind)
+    return data
 
 
 def parse_recipe(data: dict[str, Any], kind: type[R] = Recipe) -> R:  # type: ignore[assignment]

@@ -33,6 +33,8 @@ ORDER = (
     "augment",
     "distill",
     "evaluate",
+    "glue",
+    "ablate",
     "run",
     "optimize",
     "export",
