@@ -26,7 +26,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert teacher is not None and teacher.scores == {"accuracy": 64.1}
     assert run.measurement is not None and run.measurement.cells[0].batch == 1
     assert run.agreement is not None and run.agreement.rows[-1].cosine == 0.77
-    [fit] = run.fits
+    [fit] = run.compression.fits
     assert fit.sites["layer.0.attn.q"] == (0.2, 0.0)
     assert run.recipe is not None and run.recipe.startswith("version: 1")
 
@@ -85,15 +85,17 @@ def test_a_broken_record_is_one_line_that_names_the_file(tmp_path: Path, name: s
         assert "\n" not in str(caught.value)
 
 
-def test_a_broken_fit_or_curve_is_refused_too(tmp_path: Path) -> None:
-    from tenfold.reporting.teaching import curves
-
-    run = collect(made_up.folder(tmp_path / "a", history=[made_up.distill(curve=[{"loss": "low"}])]))
-    with pytest.raises(CheckpointError, match=r"history\.json must be as tenfold writes it"):
-        curves([run])
-    entry = made_up.compress("II-36", 0.1, fits=[{"group": "all"}])
-    with pytest.raises(CheckpointError, match=r"history\.json .* at 0\.init"):
-        _ = collect(made_up.folder(tmp_path / "b", None, history=[entry])).fits
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"fits": [{"group": "all"}]}, r"0\.fits\.0\.init"),
+        ({"parameters": {"model": {"after": 1}}}, r"0\.parameters\.model\.before"),
+    ],
+)
+def test_a_broken_entry_is_refused_too(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
+    entries = [made_up.compress("II-36", 0.1, **changes), made_up.distill()]
+    with pytest.raises(CheckpointError, match=rf"history\.json must be as tenfold writes it, got .* at {where}"):
+        collect(made_up.folder(tmp_path / "a", None, history=entries))
 
 
 def test_names_tell_folders_apart(tmp_path: Path) -> None:

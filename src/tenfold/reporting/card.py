@@ -142,7 +142,7 @@ def _making(run: Run) -> Iterator[str]:
 
 
 def _versions(run: Run) -> str:
-    found = run.history[-1].get("versions", {})
+    found = run.history[-1].versions
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 

@@ -10,7 +10,7 @@ from tenfold.errors import CheckpointError
 from tenfold.measurement.record import Measurement, read_measurement
 from tenfold.planning.plan import MODEL, Plan, plan_from_dict
 from tenfold.records import AGREEMENT, ANALYSIS, HISTORY, MEASUREMENT, RESULTS, SCORES, Record, history, read_json
-from tenfold.reporting.records import Agreement, Analysis, Fit, Results, Scores, check, read
+from tenfold.reporting.records import Agreement, Analysis, Done, Results, Scores, check, read
 from tenfold.safetensors_header import read_shapes
 
 DENSE = "dense"
@@ -37,7 +37,7 @@ class Run:
     name: str
     config: Record
     plan: Plan | None
-    history: tuple[Record, ...]
+    history: tuple[Done, ...]
     scores: Scores | None
     measurement: Measurement | None
     agreement: Agreement | None
@@ -45,14 +45,14 @@ class Run:
     results: Results | None
     recipe: str | None
 
-    def entries(self, *verbs: str) -> tuple[Record, ...]:
+    def entries(self, *verbs: str) -> tuple[Done, ...]:
         """What was done by these verbs, oldest first."""
-        return tuple(entry for entry in self.history if entry["verb"] in verbs)
+        return tuple(entry for entry in self.history if entry.verb in verbs)
 
     @property
-    def compression(self) -> Record:
+    def compression(self) -> Done:
         """The last compress entry, or an empty one."""
-        return (self.entries("compress") or ({},))[-1]
+        return (self.entries("compress") or (Done(verb="compress"),))[-1]
 
     @property
     def model(self) -> bool:
@@ -62,16 +62,16 @@ class Run:
     @property
     def taught(self) -> bool:
         """Whether its weights moved after they were compressed."""
-        return bool(self.history) and self.history[-1]["verb"] != "compress"
+        return bool(self.history) and self.history[-1].verb != "compress"
 
     @property
     def original(self) -> str | None:
         """The model that it is held against, as it was typed: what was compressed, else fine-tuned, else its teacher."""
-        if "model" in self.compression:
-            return str(self.compression["model"])
+        if self.compression.model is not None:
+            return self.compression.model
         if self.results is not None:
             return self.results.model
-        return next((str(entry[key]) for entry in self.history for key in ("model", "teacher") if key in entry), None)
+        return next((name for entry in self.history for name in (entry.model, entry.teacher) if name is not None), None)
 
     @property
     def method(self) -> str:
@@ -86,9 +86,8 @@ class Run:
     @cached_property
     def parameters(self) -> dict[str, Count]:
         """By scope. Where compress left no entry, the model's count is that of the file and the plan."""
-        recorded = self.compression.get("parameters")
-        if recorded:
-            return {scope: Count(row["before"], row["after"]) for scope, row in recorded.items()}
+        if recorded := self.compression.parameters:
+            return {scope: Count(row.before, row.after) for scope, row in recorded.items()}
         after = sum(prod(shape) for file in self.weights for shape in read_shapes(file).values())
         saved = sum(group.dense - group.parameters for group in self.plan.groups) if self.plan else 0
         return {MODEL: Count(after + saved if self.plan else None, after)} if after else {}
@@ -96,8 +95,8 @@ class Run:
     @property
     def flops(self) -> Count | None:
         """Of one request of 128 tokens."""
-        recorded = self.compression.get("flops")
-        return Count(recorded["before"], recorded["after"]) if recorded else None
+        recorded = self.compression.flops
+        return Count(recorded.before, recorded.after) if recorded else None
 
     @property
     def weights(self) -> tuple[Path, ...]:
@@ -106,14 +105,9 @@ class Run:
     @property
     def disk(self) -> Count | None:
         """Bytes of all weight files."""
-        before = self.compression.get("bytes_before") or (self.measurement and self.measurement.original.disk_bytes)
+        before = self.compression.bytes_before or (self.measurement and self.measurement.original.disk_bytes)
         after = sum(file.stat().st_size for file in self.weights)
         return Count(before or None, after) if after else None
-
-    @cached_property
-    def fits(self) -> tuple[Fit, ...]:
-        """How close compression came, group by group."""
-        return check(self.compression.get("fits", ()), tuple[Fit, ...], self.folder / HISTORY)
 
     @property
     def sentences(self) -> bool:
@@ -136,7 +130,7 @@ def collect(folder: Path) -> Run:
         name=folder.resolve().name,
         config=config,
         plan=plan,
-        history=tuple(history(folder)),
+        history=check(history(folder), tuple[Done, ...], folder / HISTORY),
         scores=read(folder / SCORES, Scores),
         measurement=read_measurement(folder),
         agreement=read(folder / AGREEMENT, Agreement),

@@ -103,15 +103,15 @@ def qualities(run: Run) -> Iterator[Fact]:
 
 def own_agreement(run: Run) -> Alike | None:
     """The last row, unless a task stage or fine-tuning came after it: those look at scores instead."""
-    last = run.history[-1] if run.history else {}
-    on_task = last.get("verb") == "finetune" or last.get("settings", {}).get("stage") == "task"
+    last = run.history[-1] if run.history else run.compression
+    on_task = last.verb == "finetune" or last.settings.get("stage") == "task"
     return run.agreement.rows[-1] if run.agreement and run.agreement.rows and not on_task else None
 
 
 def lost_shares(run: Run) -> dict[str, float]:
     """Over groups, by their number of parameters."""
     sizes = {group.name: group.dense for group in run.plan.groups} if run.plan else {}
-    fits = [fit for fit in run.fits if fit.group in sizes]
+    fits = [fit for fit in run.compression.fits if fit.group in sizes]
     total = sum(sizes[fit.group] for fit in fits)
     found = {"weights": sum(sizes[fit.group] * fit.weight_error for fit in fits) / total} if fits else {}
     outputs = [sizes[fit.group] * fit.output_error for fit in fits if fit.output_error is not None]

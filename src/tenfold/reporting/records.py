@@ -24,6 +24,7 @@ class Entry(Part):
     command: tuple[str, ...] = ()
     time: str = ""
     versions: dict[str, str] = {}
+    machine: str = ""
 
 
 class Seed(Part):
@@ -191,6 +192,36 @@ class Fit(Part):
     weight_error: float
     output_error: float | None = None
     sites: dict[str, tuple[float, float | None]] = {}
+
+
+class Sized(Part):
+    """A count of the original and of what was made from it."""
+
+    before: int
+    after: int
+
+
+class Done(Entry):
+    """An entry of history.json, whichever verb made it: what the verb does not say is empty."""
+
+    verb: str
+    model: str | None = None
+    teacher: str | None = None
+    settings: dict[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    seconds: float | None = None
+    method: str | None = None
+    parameters: dict[str, Sized] = {}
+    flops: Sized | None = None
+    bytes_before: int | None = None
+    fits: tuple[Fit, ...] = ()
+    task: str | dict[str, Any] | None = None
+    steps: int | None = None
+    tokens: float | None = None
+    curve: tuple[dict[str, float | None], ...] = ()
+    scores: dict[str, dict[str, float]] | None = None
+    layers: tuple[int, ...] = ()
+    depth: int | None = None
 
 
 Kind = TypeVar("Kind")

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any
 
 from tenfold.reporting import units
-from tenfold.reporting.collect import Run
+from tenfold.reporting.collect import Count, Run
 from tenfold.reporting.facts import own_agreement, speed_range
 from tenfold.reporting.points import original_name
+from tenfold.reporting.records import Done
 from tenfold.reporting.teaching import task_name
 from tenfold.tasks.saving import TASK
 
@@ -41,29 +41,24 @@ def lead(run: Run) -> str:
     return f"{original_name(run)}: {', then '.join(steps)}." if steps else f"{original_name(run)}."
 
 
-def phrase(entry: dict[str, Any]) -> str:
-    verb, settings = entry["verb"], entry.get("settings") or {}
-    if verb == "compress":
-        return f"its matrices written as {entry.get('method')} ({_kept(entry)} of them kept)"
-    if verb == "distill" and settings.get("stage") == "task":
-        return f"taught {task_name(entry) or 'a task'} by {_short(entry.get('teacher'))}"
-    if verb == "distill":
-        tokens = units.prefixed(float(entry.get("tokens", 0)))
-        return f"taught by {_short(entry.get('teacher'))} on {tokens} tokens of text"
-    if verb == "finetune":
+def phrase(entry: Done) -> str:
+    teacher = PurePath(entry.teacher or "a teacher").name
+    if entry.verb == "compress":
+        return f"its matrices written as {entry.method}{_kept(entry)}"
+    if entry.verb == "distill" and entry.settings.get("stage") == "task":
+        return f"taught {task_name(entry) or 'a task'} by {teacher}"
+    if entry.verb == "distill":
+        return f"taught by {teacher} on {units.prefixed(entry.tokens or 0.0)} tokens of text"
+    if entry.verb == "finetune":
         return f"fine-tuned on {task_name(entry) or 'a task'}"
-    if verb == "trim":
-        return f"cut to {len(entry.get('layers', ()))} of its {entry.get('depth')} layers"
-    return str(verb)
+    if entry.verb == "trim":
+        return f"cut to {len(entry.layers)} of its {entry.depth} layers"
+    return entry.verb
 
 
-def _kept(entry: dict[str, Any]) -> str:
-    matrices = (entry.get("parameters") or {}).get("matrices")
-    return units.part(matrices["ratio"]) if matrices else "an unknown share"
-
-
-def _short(name: Any) -> str:
-    return PurePath(str(name)).name or str(name)
+def _kept(entry: Done) -> str:
+    matrices = entry.parameters.get("matrices")
+    return f" ({units.part(matrices.after / matrices.before)} of them kept)" if matrices and matrices.before else ""
 
 
 def headlines(run: Run) -> list[Headline]:
@@ -84,8 +79,8 @@ def headlines(run: Run) -> list[Headline]:
     return found
 
 
-def _count(name: str, count: Any, unit: str) -> Headline:
-    against = f"{units.part(count.ratio)} of {units.prefixed(count.before, unit)}" if count.ratio else ""
+def _count(name: str, count: Count, unit: str) -> Headline:
+    against = f"{units.part(count.ratio)} of {units.prefixed(count.before, unit)}" if count.ratio and count.before else ""
     return Headline(name, units.prefixed(count.after, unit), against)
 
 
@@ -135,7 +130,9 @@ def missing(run: Run) -> list[Missing]:
         found.append(Missing("Not taught since it was compressed", f"tenfold distill {words} --text wiki.txt"))
     if run.plan and run.analysis is None:
         found.append(
-            Missing("No analysis of its factors", f"tenfold analyze {units.shell([folder, f'{folder}/analysis'])}", grave=False)
+            Missing(
+                "No analysis of its factors", f"tenfold analyze {units.shell([folder, '--original', original])}", grave=False
+            )
         )
     return found
 

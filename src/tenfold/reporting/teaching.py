@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from tenfold.records import HISTORY
 from tenfold.reporting.collect import Run
-from tenfold.reporting.records import check
+from tenfold.reporting.records import Done
 
 VERBS = ("distill", "finetune")
 NOT_MEASURED = {"step", "epoch", "tokens", "runtime", "samples_per_second", "steps_per_second", "model_preparation_time"}
@@ -27,10 +25,10 @@ def curves(runs: Sequence[Run]) -> list[Curve]:
     found: dict[str, Curve] = {}
     for run in runs:
         for entry in run.entries(*VERBS):
-            rows = check(entry.get("curve", ()), tuple[Row, ...], run.folder / HISTORY)
-            if rows:
+            if entry.curve:
                 name = f"{run.name}: {round_name(entry)}" if len(runs) > 1 else round_name(entry)
-                found.setdefault(f"{entry.get('time')} {rows}", Curve(name, tuple(with_tokens(row, entry) for row in rows)))
+                rows = tuple(with_tokens(row, entry) for row in entry.curve)
+                found.setdefault(f"{entry.time} {rows}", Curve(name, rows))
     return list(found.values())
 
 
@@ -40,23 +38,22 @@ def measures(found: Sequence[Curve]) -> list[str]:
     return sorted(names, key=lambda name: name != "loss")
 
 
-def round_name(entry: dict[str, Any]) -> str:
+def round_name(entry: Done) -> str:
     """`general stage`, `task stage (rte)`, `fine-tuning (sst2)`."""
-    settings = entry.get("settings") or {}
     task = task_name(entry)
-    what = "fine-tuning" if entry["verb"] == "finetune" else f"{settings.get('stage', 'a')} stage"
+    what = "fine-tuning" if entry.verb == "finetune" else f"{entry.settings.get('stage', 'a')} stage"
     return f"{what} ({task})" if task else what
 
 
-def task_name(entry: dict[str, Any]) -> str | None:
+def task_name(entry: Done) -> str | None:
     """As GLUE calls it, or the file that its rows came from."""
-    spec = (entry.get("settings") or {}).get("task") or entry.get("spec") or entry.get("task") or {}
-    if isinstance(spec, str):
+    spec = entry.settings.get("task") or entry.task
+    if not isinstance(spec, dict):
         return spec
-    return spec.get("task") or spec.get("name") or spec.get("train")
+    return next((str(spec[key]) for key in ("task", "name", "train") if spec.get(key)), None)
 
 
-def with_tokens(row: Row, entry: dict[str, Any]) -> Row:
+def with_tokens(row: Row, entry: Done) -> Row:
     """A step's share of all the tokens that the round saw."""
-    steps, tokens, step = entry.get("steps"), entry.get("tokens"), row.get("step")
-    return {**row, "tokens": step * tokens / steps} if steps and tokens and step is not None else row
+    step = row.get("step")
+    return {**row, "tokens": step * entry.tokens / entry.steps} if entry.steps and entry.tokens and step is not None else row

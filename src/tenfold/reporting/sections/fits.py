@@ -15,11 +15,11 @@ def fits(run: Run) -> Html | None:
     if run.plan is None:
         return None
     now = site_errors(run.analysis) if run.analysis else {}
-    if not run.fits and not now:
+    if not run.compression.fits and not now:
         return absent("No record of how close compression came: history.json has no compress entry")
     intro = "Share of the squared norm that was lost by compressing: 0% is exact, 100% as bad as a matrix of zeros."
-    parts: list[Child] = [tag("p", intro), _groups(run) if run.fits else None]
-    lost = {path: both for fit in run.fits for path, both in fit.sites.items()}
+    parts: list[Child] = [tag("p", intro), _groups(run) if run.compression.fits else None]
+    lost = {path: both for fit in run.compression.fits for path, both in fit.sites.items()}
     maps = []
     for k, what in enumerate(OF):
         values = {path: both[k] for path, both in lost.items() if both[k] is not None}
@@ -62,7 +62,7 @@ def _groups(run: Run) -> Html:
             _percent(fit.output_error),
             str(len(fit.sites)) if fit.sites else None,
         )
-        for fit in run.fits
+        for fit in run.compression.fits
     ]
     heads = ("group", "start", "lost of the weights", "lost of the outputs", "matrices")
     return table(heads, rows, caption="By group of matrices that share factors", numbers=(2, 3, 4))

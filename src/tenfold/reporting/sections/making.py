@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from tenfold.records import Record
 from tenfold.reporting import units
 from tenfold.reporting.collect import Run
 from tenfold.reporting.html import Child, Html, absent, join, table, tag
+from tenfold.reporting.records import Entry
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,20 @@ def commands(run: Run) -> list[str]:
 
 def steps(run: Run) -> list[Step]:
     """The history, then what was measured of the result."""
-    done = [
-        Step(entry["verb"], tuple(map(str, entry.get("command", ()))), str(entry.get("time", "")), _circumstances(entry))
-        for entry in run.history
+    done: list[tuple[str, Entry]] = [(entry.verb, entry) for entry in run.history]
+    done += [
+        (verb, entry)
+        for verb, entry in (("evaluate", run.scores), ("agree", run.agreement), ("analyze", run.analysis))
+        if entry
     ]
-    for verb, record in (("evaluate", run.scores), ("measure", run.measurement), ("agree", run.agreement)):
-        if record is not None and record.command:
-            done.append(Step(verb, tuple(record.command), record.time, _versions(record.versions)))
-    return done
+    found = [Step(verb, entry.command, entry.time, _circumstances(entry)) for verb, entry in done]
+    if speed := run.measurement:
+        found.append(Step("measure", tuple(speed.command), speed.time, _versions(speed.versions)))
+    return found
 
 
-def _circumstances(entry: Record) -> str:
-    return "; ".join(part for part in (_versions(entry.get("versions", {})), str(entry.get("machine", ""))) if part)
+def _circumstances(entry: Entry) -> str:
+    return "; ".join(part for part in (_versions(entry.versions), entry.machine) if part)
 
 
 def _versions(found: dict[str, str]) -> str:

@@ -15,8 +15,8 @@ def plan(run: Run) -> Html | None:
         table(("", "original", "here", "kept"), size_rows(run), caption="Sizes", numbers=(1, 2, 3)),
         _groups(run),
     ]
-    if notes := [str(note) for note in run.compression.get("notes", ())]:
-        parts.append(bullets(notes))
+    if run.compression.notes:
+        parts.append(bullets(run.compression.notes))
     return join(parts, "\n")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tenfold.records import Record
 from tenfold.reporting import units
 from tenfold.reporting.collect import Run
 from tenfold.reporting.html import Child, Html, absent, bullets, join, table, tag
+from tenfold.reporting.records import Done
 from tenfold.reporting.teaching import SCORES, VERBS, Curve, measures, round_name
 
 
@@ -22,7 +22,7 @@ def rounds(runs: Sequence[Run], curves: Sequence[Curve], command: str | None) ->
     named = len(runs) > 1
     rows = [_row(f"{run.name}: {round_name(entry)}" if named else round_name(entry), entry) for run, entry in entries]
     parts.append(table(heads, rows, caption="First and last are the loss on held-out rows", numbers=range(2, 7)))
-    if notes := list(dict.fromkeys(str(note) for _, entry in entries for note in entry.get("notes", ()))):
+    if notes := list(dict.fromkeys(note for _, entry in entries for note in entry.notes)):
         parts.append(bullets(notes))
     return join(parts, "\n")
 
@@ -33,19 +33,18 @@ def curve_data(curves: Sequence[Curve]) -> dict[str, Any]:
     return {"curves": [{"name": curve.name, "rows": list(curve.rows)} for curve in curves], "measures": named}
 
 
-def _row(name: str, entry: Record) -> tuple[Child, ...]:
-    losses = [row["loss"] for row in entry.get("curve", ()) if row.get("loss") is not None]
+def _row(name: str, entry: Done) -> tuple[Child, ...]:
+    losses = [loss for row in entry.curve if (loss := row.get("loss")) is not None]
     first, last = (f"{losses[k]:.4f}" if losses else None for k in (0, -1))
-    teacher, tokens, steps = (entry.get(key) for key in ("teacher", "tokens", "steps"))
     return (
         name,
-        None if teacher is None else str(teacher),
-        None if tokens is None else units.prefixed(float(tokens)),
-        None if steps is None else f"{steps:,}",
-        units.duration(entry["seconds"]) if entry.get("seconds") else None,
+        entry.teacher,
+        None if entry.tokens is None else units.prefixed(entry.tokens),
+        None if entry.steps is None else f"{entry.steps:,}",
+        units.duration(entry.seconds) if entry.seconds else None,
         first,
         last,
-        "; ".join(_scores(split, values) for split, values in (entry.get("scores") or {}).items()),
+        "; ".join(_scores(split, values) for split, values in (entry.scores or {}).items()),
     )
 
 
