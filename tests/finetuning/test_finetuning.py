@@ -151,7 +151,8 @@ def test_micro_batches_change_nothing(place: Path) -> None:
         assert outcome.steps == 6  # 40 rows are 16 + 16 + 8
         found.append(model.state_dict())
     for name, tensor in found[0].items():
-        torch.testing.assert_close(tensor, found[1][name], rtol=1e-3, atol=2e-5)
+        if not name.endswith("key.bias"):  # its gradient is 0 but for rounding, which Adam makes steps of
+            torch.testing.assert_close(tensor, found[1][name], rtol=1e-3, atol=2e-5)
 
 
 def test_patience_ends_a_run_and_the_best_state_is_kept(place: Path) -> None:

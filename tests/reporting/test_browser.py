@@ -127,6 +127,16 @@ def test_every_width_and_scheme(browser: Any, pages: dict[str, Path], name: str)
         tab.context.close()
 
 
+def test_long_names_of_axes_fit_a_phone(browser: Any, pages: dict[str, Path]) -> None:
+    tab = Tab(browser, pages["full"], PHONE)
+    tab.page.get_by_role("combobox", name="Cost").select_option("relative:eager, 8 x 128, float32")
+    tab.page.get_by_role("combobox", name="Quality").select_option("alike:rank_correlation")
+    edges = "nodes => nodes.map((n) => n.getBoundingClientRect()).filter((b) => b.left < 0 || b.right > innerWidth).length"
+    assert tab.page.locator("#pareto text").evaluate_all(edges) == 0
+    assert tab.page.evaluate(OVERLAPS, "#pareto text") == []
+    tab.context.close()
+
+
 def test_the_chart_answers_to_the_pointer(opened: Tab) -> None:
     page, tip = opened.page, opened.page.locator("#pareto .tip")
     assert opened.marks() == ["all-MiniLM-L6-v2", "taught", "other"]

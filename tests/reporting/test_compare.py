@@ -105,7 +105,7 @@ def test_what_does_not_compare_is_said(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["{0}"], "compare takes two runs or more, got 1"),
-        (["{0}", "{0}/../taught"], "compare takes each run once"),
+        (["{0}", "{0}/../taught"], "each run is named once"),
         (["{0}", "nowhere"], "got nowhere, which is none"),
         (["{0}", "{1}", "--quality", "sst2"], "add --out FOLDER"),
         (["{0}", "{1}", "--out", "{0}-x", "--quality", "score:rte:dev:acuracy"], 'did you mean "score:rte:dev:accuracy"'),

@@ -2,16 +2,21 @@
 
 import json
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import made_up
 import pytest
+import typer
 from pico import save_folder
 
+from tenfold.cli import app
 from tenfold.records import ANALYSIS, REPORT
+from tenfold.reporting.collect import collect
 from tenfold.reporting.page import embedded, write_report
+from tenfold.reporting.story import missing
 
 EVIL = '</script><img src=x onerror="alert(1)">'
 
@@ -133,6 +138,16 @@ def test_an_empty_run_says_what_is_missing_and_how_to_get_it(tmp_path: Path) -> 
     ):
         assert command in page.texts["code"]
     assert "Agreement with the original" not in page.texts["h2"]
+
+
+def test_the_commands_that_it_names_exist(tmp_path: Path) -> None:
+    verbs = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    named = [each.command for each in missing(collect(made_up.folder(tmp_path / "small", "II-36"))) if each.command]
+    assert len(named) == 4
+    for program, verb, *words in map(shlex.split, named):
+        known = {option for parameter in verbs[verb].params for option in parameter.opts}
+        assert program == "tenfold"
+        assert {word for word in words if word.startswith("--")} <= known, verb
 
 
 def test_a_model_for_a_task_is_scored_without_more_words(tmp_path: Path) -> None:

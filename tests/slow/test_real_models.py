@@ -17,7 +17,7 @@ import tenfold
 from tenfold.calibration import text_batches
 from tenfold.checkpoints import find, load
 from tenfold.pipeline import compress_folder, export_dense
-from tenfold.recipe import parse_recipe
+from tenfold.recipe import Recipe, parse_recipe
 
 pytestmark = pytest.mark.slow
 NAMES = ["all-MiniLM-L6-v2", "all-mpnet-base-v2"]
@@ -83,7 +83,7 @@ def test_activations_halve_the_error_of_private_factors_at_half_the_size(folder:
 def test_there_and_back(folder: Path, data: Path, tmp_path: Path) -> None:
     """MODEL -> OUT -> from_pretrained, SentenceTransformer and a dense export, all with the same outputs."""
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    recipe = parse_recipe({"compress": {"method": "II-64", "embeddings": 128}})
+    recipe: Recipe = parse_recipe({"compress": {"method": "II-64", "embeddings": 128}})
     result = compress_folder(str(folder), tmp_path / "out", recipe, force=False, progress=lambda _: None)
     out, batch = tmp_path / "out", held_out(folder, data)[0]
     assert json.loads((out / "config.json").read_text())["architectures"] == [

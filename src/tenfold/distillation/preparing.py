@@ -10,7 +10,7 @@ from accelerate import PartialState
 from torch import Tensor
 from transformers import PrinterCallback, TrainingArguments, set_seed
 
-from tenfold.checkpoints import Source, load
+from tenfold.checkpoints import Source, first_line, load
 from tenfold.compression import Progress
 from tenfold.distillation.legs import Leg, Models, legs
 from tenfold.distillation.losses import takes
@@ -45,8 +45,9 @@ class Run:
 def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: Progress) -> Run:
     progress("loading the models")
     set_seed(stage.seed)  # for the projections, and a head that the student lacks
-    tokenizer, other = (tokenizer_of(source) for source in sources)
+    tokenizer, other = (tokenizer_of(source, "add the one that the model was made with") for source in sources)
     same_vocabulary(tokenizer, other)
+    _refuse_long_rows(stage, tokenizer, sources)
     data = None if stage.task is None else load_task(stage.task)
     stage = stage.model_copy(update={"pooling": _pooling(stage, sources[0], data)})
     student, teacher, material = _models_and_material(sources, stage, data, tokenizer, progress)
@@ -56,8 +57,13 @@ def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: 
     chosen = legs(stage, _described(student, teacher), steps, None if data is None else data.task)
     arguments = _arguments(stage, work, steps)
     device = arguments.device
-    student, teacher = student.to(device), teacher.to(device).eval()
-    facts = probe(student, teacher, chosen, list(_probed(material, device)))
+    try:
+        student, teacher = student.to(device), teacher.to(device).eval()
+        facts = probe(student, teacher, chosen, list(_probed(material, device)))
+    except torch.OutOfMemoryError as error:
+        raise TenfoldError(
+            f"both models and {AT_A_TIME} rows must fit in memory, got {first_line(error)}: lower length, or change the teacher"
+        ) from error
     if len(list(facts.projections.parameters())):
         student.add_module(PROJECTIONS, facts.projections)  # trained, checkpointed and moved with it; dropped before saving
     if arguments.bf16:
@@ -78,6 +84,16 @@ def prepare(sources: tuple[Source, Source], stage: Stage, work: Path, progress: 
     )
     trainer.remove_callback(PrinterCallback)  # it would print into --json
     return Run(trainer, material, watch)
+
+
+def _refuse_long_rows(stage: Stage, tokenizer: Any, sources: tuple[Source, Source]) -> None:
+    """A task's rows are cut at the tokenizer's limit; rows of text are as long as asked."""
+    positions = (getattr(source.config.get_text_config(), "max_position_embeddings", None) for source in sources)
+    limit = min(tokenizer.model_max_length, *(count for count in positions if count))
+    if stage.stage == "general" and stage.corpus.length > limit:
+        raise TenfoldError(
+            f"rows must fit the models' positions, got length {stage.corpus.length} and {limit} positions: lower it"
+        )
 
 
 def _pooling(stage: Stage, source: Source, data: TaskData | None) -> Pooling:

@@ -14,7 +14,7 @@ import torch
 from accelerate import PartialState
 from transformers import TrainerState
 
-from tenfold.checkpoints import Source, find
+from tenfold.checkpoints import Source, find, first_line
 from tenfold.compression import Progress
 from tenfold.distillation.blocks import unwrap
 from tenfold.distillation.checkpoints import STATE, last_good
@@ -150,7 +150,7 @@ def _trained(sources: tuple[Source, Source], stage: Stage, work: Path, say: Prog
         except torch.OutOfMemoryError as error:
             if run.trainer.accelerator.num_processes > 1 or micro == 1:
                 raise TenfoldError(
-                    f"{micro} rows of {stage.length} tokens must fit in memory, got {str(error).splitlines()[0]}: lower micro "
+                    f"{micro} rows of {stage.length} tokens must fit in memory, got {first_line(error)}: lower micro "
                     "or length and start again, it goes on from its last checkpoint"
                 ) from error
         finally:

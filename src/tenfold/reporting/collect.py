@@ -148,8 +148,11 @@ def collect(folder: Path) -> Run:
 
 def collect_all(folders: Sequence[Path]) -> list[Run]:
     """Several, with names that tell them apart: as much of each path as it takes."""
+    places = [folder.resolve() for folder in folders]
+    if twice := next((folder for k, folder in enumerate(folders) if places[k] in places[:k]), None):
+        raise CheckpointError(f"each run is named once, got {twice} again: leave it out")
     runs = [collect(folder) for folder in folders]
-    names = distinct([run.folder.resolve().parts for run in runs])
+    names = distinct([place.parts for place in places])
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 

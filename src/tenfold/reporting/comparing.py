@@ -71,9 +71,5 @@ class Comparison:
 def compare(folders: Sequence[Path]) -> Comparison:
     if len(folders) < 2:
         raise TenfoldError(f"compare takes two runs or more, got {len(folders)}: one alone is shown by tenfold report")
-    if twice := next(
-        (folder for k, folder in enumerate(folders) if folder.resolve() in [f.resolve() for f in folders[:k]]), None
-    ):
-        raise TenfoldError(f"compare takes each run once, got {twice} again: leave it out")
     runs = collect_all(folders)
     return Comparison(tuple(runs), tuple(points(runs)))

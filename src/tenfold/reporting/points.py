@@ -26,7 +26,7 @@ class Point:
 def points(runs: Sequence[Run]) -> list[Point]:
     """Originals first, each once, then every run, each after what it was while it was taught (where agreement.json tells)."""
     originals: dict[str, Point] = {}
-    made = []
+    made: list[Point] = []
     for run in runs:
         if run.results is not None:
             made += _table(run.name, run.results)

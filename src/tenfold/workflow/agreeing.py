@@ -59,6 +59,7 @@ def draw_agreement(path: Path, rows: list[dict[str, Any]], sentences: int) -> No
         axes.set_xticks(range(len(MEASURES)), MEASURES.values())
         axes.set(ylim=(min(0.0, *(row[name] for row in rows for name in MEASURES)), 1.2), ylabel="1: as the original")
         axes.set_title(f"Agreement with the original on {sentences} held-out passages")
+        axes.set_yticks([tenth / 10 for tenth in range(0, 11, 2)])
         axes.grid(visible=False, axis="x")
         axes.legend(loc="upper left", ncols=len(rows))
         save(chart, path, rows=[[row["name"], *(row[name] for name in MEASURES)] for row in rows], columns=("model", *MEASURES))

@@ -21,8 +21,13 @@ def sweep(results: Results | None) -> Html | None:
         *(f"{t} ({s}): {results.tasks[t].metrics[0]}" for t, s in places),
     ]
     several = ["average", "retention"] if len(results.tasks) > 1 else []
-    floors = ["the floor", "an answer that ignores the text", *[None] * 3, *(_floor(results, *place) for place in places)]
-    rows = [floors + [None] * len(several), *(_cells(results, row, places, bool(several)) for row in results.rows)]
+    floors: list[Child] = [
+        "the floor",
+        "an answer that ignores the text",
+        *[None] * 3,
+        *(_floor(results, *place) for place in places),
+    ]
+    rows = [[*floors, *[None] * len(several)], *(_cells(results, row, places, bool(several)) for row in results.rows)]
     parts: list[Child] = [
         table(
             [*heads, *several],

@@ -67,7 +67,14 @@ function frame(svg, width, height, x, y, titles) {
     svg.append(element("text", { x: MARGIN.left - 7, y: y(v) + 4, "text-anchor": "end" }, short(v, titles.unitY)));
   }
   svg.append(element("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }));
-  svg.append(element("text", { x: (MARGIN.left + right) / 2, y: height - 6, "text-anchor": "middle" }, titles.x));
+  svg.append(line(titles.x, width, { x: (MARGIN.left + right) / 2, y: height - 6, "text-anchor": "middle" }));
+  svg.append(line(titles.y, width, { x: 0, y: 11, class: "name" }));
+}
+
+// A line of text, smaller where it would be wider than the chart.
+function line(text, width, attributes) {
+  const size = Math.min(12.5, (0.96 * width) / (0.56 * text.length));
+  return element("text", { ...attributes, style: `font-size: ${size.toFixed(1)}px` }, text);
 }
 
 // A chart draws itself again whenever its width changes.

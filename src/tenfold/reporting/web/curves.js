@@ -34,8 +34,8 @@ function curves() {
     const x = scale(dots.map((d) => d.x), MARGIN.left, width - MARGIN.right, false);
     const y = scale(dots.map((d) => d.y), height - MARGIN.bottom, MARGIN.top + 12, log.node.checked && dots.every((d) => d.y > 0));
     x.ticks = x.ticks.filter((v) => v >= 0);
-    frame(svg, width, height, x, y, { x: across.node.selectedOptions[0].textContent, unitX: "", unitY: "" });
-    svg.append(element("text", { x: 0, y: 11, class: "name" }, `${ky} (${data.measures[measure.node.selectedIndex].better} is better)`));
+    const better = data.measures[measure.node.selectedIndex].better;
+    frame(svg, width, height, x, y, { x: across.node.selectedOptions[0].textContent, y: `${ky} (${better} is better)`, unitX: "", unitY: "" });
     for (const line of lines) {
       line.dots.forEach((d) => ((d.left = x(d.x)), (d.top = y(d.y))));
       svg.append(element("path", { class: "curve", style: stroke(line.k), d: line.dots.map((d, k) => `${k ? "L" : "M"}${d.left} ${d.top}`).join("") }));

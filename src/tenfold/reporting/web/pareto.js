@@ -60,8 +60,7 @@ function pareto() {
     if (!points.length) return void svg.append(element("text", { x: width / 2, y: height / 2, "text-anchor": "middle" }, "no run has both numbers"));
     const x = scale(points.map((p) => p.x), MARGIN.left, width - MARGIN.right, log.node.checked && points.every((p) => p.x > 0));
     const y = scale(points.map((p) => p.y), height - MARGIN.bottom, MARGIN.top + 12, false);
-    frame(svg, width, height, x, y, { x: ax.label, unitX: ax.unit, unitY: ay.unit });
-    svg.append(element("text", { x: 0, y: 11, class: "name" }, `${ay.label} (${ay.better} is better)`));
+    frame(svg, width, height, x, y, { x: ax.label, y: `${ay.label} (${ay.better} is better)`, unitX: ax.unit, unitY: ay.unit });
     const best = front(points, ay.better);
     svg.append(element("path", { class: "front", d: best.map((p, k) => `${k ? "L" : "M"}${x(p.x)} ${y(p.y)}`).join("") }));
     const marks = points.map((p) => mark(p, x(p.x), y(p.y), [[ax.label, short(p.x, ax.unit)], [ay.label, short(p.y, ay.unit)]], best.some((b) => b.id === p.id)));
