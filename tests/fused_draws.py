@@ -1,0 +1,81 @@
+"""Random weights of blocks, and what the blocks must give, from the definition and in double precision."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from tenfold.runtime.kernels import AttentionWeights, FfnWeights, Packing, Reader, Writer
+from tenfold.runtime.kernels.reference import activation
+
+
+@dataclass(frozen=True)
+class Shape:
+    """width D, ranks p and q, heads H of size e, hidden F. private: q, k and v read columns of z of their own."""
+
+    width: int
+    p: int
+    q: int
+    heads: int = 2
+    head: int = 32
+    hidden: int = 192
+    private: bool = False
+
+
+def attention_weights(shape: Shape, biases: bool = True) -> AttentionWeights:
+    starts = [shape.p * number * shape.private for number in range(3)]
+    wide = shape.heads * shape.head
+    q, k, v = (Reader(_normal(shape.p, wide), torch.randn(wide).double() if biases else None, start) for start in starts)
+    u = _normal(shape.width, starts[-1] + shape.p)
+    return AttentionWeights(u, q, k, v, _writer(shape, wide, biases), shape.heads, 1.3 * shape.head**-0.5)
+
+
+def ffn_weights(shape: Shape, name: str = "gelu", biases: bool = True) -> FfnWeights:
+    inner = Reader(_normal(shape.p, shape.hidden), torch.randn(shape.hidden).double() if biases else None)
+    return FfnWeights(_normal(shape.width, shape.p), inner, name, _writer(shape, shape.hidden, biases))
+
+
+def attended(x: Tensor, w: AttentionWeights, lengths: list[int], bias: Tensor | None) -> Tensor:
+    """x' by the definition, one head of one sequence at a time."""
+    found = []
+    z = x @ w.u
+    q, k, v = (z[:, r.start : r.stop] @ r.weight + (0 if r.bias is None else r.bias) for r in (w.q, w.k, w.v))
+    for low, high in pairwise(torch.tensor([0, *lengths]).cumsum(0).tolist()):
+        heads = []
+        for h in range(w.heads):
+            own = slice(h * w.head, (h + 1) * w.head)
+            scores = w.scale * q[low:high, own] @ k[low:high, own].T
+            if bias is not None:
+                scores = scores + bias[h, : high - low, : high - low]
+            heads.append(scores.softmax(dim=-1) @ v[low:high, own])
+        found.append(torch.cat(heads, dim=1))
+    return _written(w.out, x, torch.cat(found))
+
+
+def fed(x: Tensor, w: FfnWeights) -> Tensor:
+    """x' by the definition."""
+    h = x @ w.u @ w.inner.weight + (0 if w.inner.bias is None else w.inner.bias)
+    return _written(w.out, x, activation(w.activation, h))
+
+
+def packed(lengths: list[int], width: int) -> tuple[Packing, Tensor]:
+    packing = Packing.of(lengths)
+    return packing, torch.randn(packing.total, width).double() + 0.3
+
+
+def _writer(shape: Shape, wide: int, biases: bool) -> Writer:
+    gamma, beta = 1 + 0.2 * torch.randn(shape.width).double(), 0.2 * torch.randn(shape.width).double()
+    bias = torch.randn(shape.width).double() if biases else None
+    return Writer(_normal(wide, shape.q), _normal(shape.q, shape.width), bias, gamma, beta, 1e-5)
+
+
+def _written(out: Writer, x: Tensor, c: Tensor) -> Tensor:
+    y = x + c @ (out.left @ out.right) + (0 if out.bias is None else out.bias)
+    centred = y - y.mean(dim=1, keepdim=True)
+    return out.gamma * centred / (centred.square().mean(dim=1, keepdim=True) + out.eps).sqrt() + out.beta
+
+
+def _normal(rows: int, columns: int) -> Tensor:
+    return F.normalize(torch.randn(rows, columns).double(), dim=0) * 1.5
