@@ -9,7 +9,8 @@ Attention is absorbed where ranks are no larger than a head, in exact arithmetic
     (z W_q + b_q)(z W_k + b_k)' = (z W_q W_k' + b_q W_k') z' + what does not depend on the key, which softmax takes away
     softmax(.) (z W_v + b_v) left = (softmax(.) z) W_v left + b_v left
 
-so keys and values are z itself, for all heads. scale and log2(e) are in the query's constants: kernels use powers of two.
+so keys and values are z itself, for all heads. Absorbed or not, the bias of the keys goes away and that of the values joins the
+last one. scale and log2(e) are in the query's constants: kernels use powers of two.
 """
 
 import math
@@ -123,7 +124,7 @@ class FfnWeights(_Mappable):
 
 @dataclass(frozen=True, eq=False)
 class AttentionConstants(_Mappable):
-    """Padded. k and v None: absorbed, and keys and values are columns k_start and v_start on of z, `head` of them."""
+    """Padded; k and v have no bias. k and v None: absorbed, and keys and values are columns k_start and v_start on of z, `head` of them."""
 
     u: Tensor
     q: Reader
@@ -169,13 +170,10 @@ def padded(rank: int) -> int:
 def _direct(w: AttentionWeights) -> AttentionConstants:
     head = _power(w.head)
     u, readers = _readers(w.u, [w.q, w.k, w.v], padded)
-    q, k, v = (
-        replace(reader, weight=_heads(reader.weight, w.heads, head), bias=_heads(_bias(reader)[None], w.heads, head)[0])
-        for reader in readers
-    )
-    q = _scaled(q, w.scale)
+    q, k, v = (replace(reader, weight=_heads(reader.weight, w.heads, head), bias=None) for reader in readers)
+    q = _scaled(replace(q, bias=_heads(_bias(w.q)[None], w.heads, head)[0]), w.scale)
     left = _heads(w.out.left.T, w.heads, head).T
-    return AttentionConstants(u, q, k, v, _writer(w.out, left), w.heads, head, k.start, v.start)
+    return AttentionConstants(u, q, k, v, _writer(_through(w), left), w.heads, head, k.start, v.start)
 
 
 def _absorbed(w: AttentionWeights) -> AttentionConstants:
@@ -189,12 +187,16 @@ def _absorbed(w: AttentionWeights) -> AttentionConstants:
     query = torch.einsum("phe,khe->phk", queries, keys)
     shift = torch.einsum("he,khe->hk", bias, keys)
     left = torch.einsum("vhe,heq->hvq", values, w.out.left.unflatten(0, (w.heads, -1)))
-    through = _bias(w.v) @ w.out.left @ w.out.right
-    out = replace(w.out, bias=through if w.out.bias is None else w.out.bias + through)
     u, (q, k, v) = _readers(w.u, [replace(w.q, weight=query.flatten(1), bias=shift.flatten()), w.k, w.v], widen)
     q = replace(q, weight=_heads(q.weight, w.heads, head), bias=_heads(_bias(q)[None], w.heads, head)[0])
     left = F.pad(left, (0, 0, 0, head - left.shape[1])).flatten(0, 1)
-    return AttentionConstants(u, _scaled(q, w.scale), None, None, _writer(out, left), w.heads, head, k.start, v.start)
+    return AttentionConstants(u, _scaled(q, w.scale), None, None, _writer(_through(w), left), w.heads, head, k.start, v.start)
+
+
+def _through(w: AttentionWeights) -> Writer:
+    """What it ends with, the bias of the values included: every query gives all keys together the weight 1."""
+    through = _bias(w.v) @ w.out.left @ w.out.right
+    return replace(w.out, bias=through if w.out.bias is None else w.out.bias + through)
 
 
 def _readers(u: Tensor, readers: list[Reader], widen: Callable[[int], int]) -> tuple[Tensor, list[Reader]]:
