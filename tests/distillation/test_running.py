@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,17 +127,45 @@ def test_the_command_line_exits_with_130_after_ctrl_c(place: Path, tmp_path: Pat
     assert done.err == "tenfold: stopped at step 2 of 8: all is saved, the same command goes on\n"
 
 
-@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"])
-def test_a_checkpoint_that_is_cut_off_is_passed_over(
-    place: Path, straight: Distilled, unfinished: Path, tmp_path: Path, file: str
+def cut_off(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def spoilt(content: bytes) -> bytes:
+    """As long as before, and a safetensors file that loads."""
+    middle = len(content) // 2
+    return content[:middle] + bytes(16) + content[middle + 16 :]
+
+
+SPOILT = [
+    ("model.safetensors", cut_off), ("model.safetensors", spoilt), ("optimizer.pt", cut_off), ("optimizer.pt", spoilt),
+    ("rng_state.pth", cut_off), ("trainer_state.json", cut_off), ("digests.json", cut_off),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "spoil"), SPOILT)
+def test_a_checkpoint_that_is_cut_off_or_corrupt_is_passed_over(
+    place: Path, straight: Distilled, unfinished: Path, tmp_path: Path, file: str, spoil: Callable[[bytes], bytes]
 ) -> None:
     work = shutil.copytree(unfinished, tmp_path / "out.training")
     content = (work / "checkpoint-11" / file).read_bytes()
-    (work / "checkpoint-11" / file).write_bytes(content[: len(content) // 2])
+    (work / "checkpoint-11" / file).write_bytes(spoil(content))
     result = distill(place, tmp_path / "out")
     assert same(weights(result.out), weights(straight.out))
     [note] = result.notes
     assert note.startswith("warning: checkpoint-11 is not whole (") and note.endswith("going on from the one before")
+
+
+def test_a_checkpoint_that_a_kill_ended_is_passed_over(
+    place: Path, straight: Distilled, unfinished: Path, tmp_path: Path
+) -> None:
+    work = shutil.copytree(unfinished, tmp_path / "out.training")
+    (work / "checkpoint-11" / "digests.json").unlink()
+    result = distill(place, tmp_path / "out")
+    assert same(weights(result.out), weights(straight.out))
+    assert result.notes == (
+        "warning: checkpoint-11 is not whole (it was not written to its end): going on from the one before",
+    )
 
 
 def test_where_no_checkpoint_is_whole_a_run_begins_again(

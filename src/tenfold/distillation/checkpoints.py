@@ -1,20 +1,21 @@
 """Which checkpoint of an unfinished run to go on from."""
 
-import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from tenfold.errors import CheckpointError
-from tenfold.safetensors_header import read_header
+from tenfold.records import digest, read_json, write_json
 
-STATE = "trainer_state.json"
+STATE, DIGESTS = "trainer_state.json", "digests.json"
+
+
+def seal(checkpoint: Path) -> None:
+    """Write down what its files are like now that all of them are there; one without this was cut off."""
+    write_json(checkpoint / DIGESTS, {path.name: digest([path]) for path in sorted(checkpoint.iterdir())})
 
 
 def last_good(work: Path, say: Callable[[str], None]) -> str | None:
-    """The newest checkpoint that can be read whole; cut-off ones are passed over, and said so."""
+    """The newest checkpoint whose files are as they were written; others are passed over, and said so."""
     found = sorted(work.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
     for path in found:
         problem = _problem(path)
@@ -26,10 +27,10 @@ def last_good(work: Path, say: Callable[[str], None]) -> str | None:
 
 def _problem(path: Path) -> str | None:
     try:
-        read_header(path)
-        json.loads((path / STATE).read_text(encoding="utf-8"))
-        for file in (path / "optimizer.pt", path / "scheduler.pt", *path.glob("rng_state*.pth")):
-            torch.load(file, map_location="cpu", weights_only=False)
-    except (CheckpointError, OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        return str(error).splitlines()[0]
-    return None
+        sealed = read_json(path / DIGESTS)
+        if not isinstance(sealed, dict):
+            return "it was not written to its end"
+        changed = [name for name, told in sealed.items() if digest([path / name]) != told]
+    except (CheckpointError, OSError) as error:
+        return str(error)
+    return f"{changed[0]} is not as it was written" if changed else None

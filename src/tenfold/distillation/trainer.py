@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils.data import DataLoader, RandomSampler, Subset
 from transformers import Trainer
 
 from tenfold.checkpoints import first_line
+from tenfold.distillation.checkpoints import seal
 from tenfold.distillation.legs import LAST, TOKENS, Leg, Term, leg_at, wanted
 from tenfold.distillation.local import BlockLocal
 from tenfold.distillation.losses import LABELS, labelled
@@ -194,11 +196,14 @@ class Distiller(Trainer):  # type: ignore[misc]
         return metrics
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Nothing that is not finite is kept, and a disk that is full is said so."""
+        """Nothing that is not finite is kept, and a disk that is full is said so. Sealed once all processes have written."""
         if not all(torch.isfinite(parameter).all() for parameter in self.model.parameters()):
             raise diverged("weights must stay finite, got NaN or infinity", self.state.global_step, self.args.output_dir)
         try:
             super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.args.should_save:
+                seal(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}")
         except torch.OutOfMemoryError:
             raise
         except (OSError, RuntimeError, SafetensorError) as error:
