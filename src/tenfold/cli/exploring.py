@@ -28,6 +28,7 @@ def explore(
         list[str] | None, typer.Option(help="Text to see activations on: files, folders, globs or datasets:NAME.")
     ] = None,
     tokens: Annotated[int, typer.Option(help="How many tokens of it.", min=1)] = 8192,
+    length: Annotated[int, typer.Option(help="In rows of this length.", min=8)] = 128,
     sizes: Annotated[str, typer.Option(help="Shares of the matrices to predict errors at.")] = "1/2,1/4,1/10,1/20,1/48",
     pairs: Annotated[int, typer.Option(help="How many pairs of tiles to join.", min=0)] = 100,
     fit: Annotated[
@@ -55,6 +56,7 @@ def explore(
         "family": family,
         "text": text or None,
         "tokens": tokens,
+        "length": length,
         "seed": seed,
     }
     recipe: Recipe = parse_recipe({"compress": {key: value for key, value in asked.items() if value is not None}})
