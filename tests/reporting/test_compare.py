@@ -3,11 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import made_up
 import pytest
 from command import ran, run
 
+from tenfold.reporting import times
 from tenfold.reporting.comparing import compare
 
 EVIL = "[bold]<b>|x</b>"
@@ -48,7 +50,8 @@ def test_json_is_one_object_with_exact_numbers(runs: list[Path]) -> None:
 def test_a_folder_with_everything(runs: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "comparison"
     data = ran("compare", *runs[:3], "--out", out, "--quality", "cosine", "--cost", "flops", "--json").data
-    files = ["compare.csv", "compare.html", "compare.md", "pareto.csv", "pareto.png", "pareto.svg"]
+    charts = [f"{chart}.{kind}" for chart in ("pareto", "times") for kind in ("csv", "png", "svg")]
+    files = ["compare.csv", "compare.html", "compare.md", *charts]
     assert data["files"] == [str(out / name) for name in files]
     table = list(csv.DictReader((out / "compare.csv").read_text().splitlines()))
     assert [row["model"] for row in table] == [model["name"] for model in data["models"]]
@@ -72,8 +75,42 @@ def test_runs_without_a_quality_have_no_chart(tmp_path: Path) -> None:
         for name, speed in (("a", 1.5), ("b", 1.2))
     ]
     ran("compare", *folders, "--out", tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["compare.csv", "compare.html", "compare.md"]
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"compare.csv", "compare.html", "compare.md", "times.csv", "times.png", "times.svg"}
     assert "pareto.png" not in (tmp_path / "out" / "compare.md").read_text()
+
+
+def test_times_against_batch_of_every_measured_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each on its fastest path, beside the original as it was measured with it."""
+    charts: list[Any] = []
+    keep = times.chart_of
+    monkeypatch.setattr(times, "chart_of", lambda lines: charts.append(keep(lines)) or charts[-1])
+    fast, slow = made_up.measurement(2.0), made_up.measurement(0.5)
+    other = {**fast["cells"][1]["timings"][1], "path": "fused", "median": 1e-4}
+    fast["cells"][1]["timings"].append(other)
+    fast["cells"][1]["timings"].append({**other, "path": "compiled", "median": 1e-5, "state": "wrong"})
+    folders = [made_up.folder(tmp_path / name, None, measurement=m) for name, m in (("fast", fast), ("slow", slow))]
+    bare = made_up.folder(tmp_path / "bare")
+    ran("compare", *folders, bare, "--out", tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out/times.csv").read_text().splitlines()))
+    ways = [(row["run"], row["model"], row["batch"], row["path"], float(row["median_ms"])) for row in rows]
+    old, base = "all-MiniLM-L6-v2", 1e3 * 8 * 128 * 1e-5
+    assert [way for way in ways if way[2] == "8"] == [
+        ("fast", old, "8", "eager", pytest.approx(base)),
+        ("fast", "fast", "8", "fused", pytest.approx(0.1)),
+        ("slow", old, "8", "eager", pytest.approx(base)),
+        ("slow", "slow", "8", "eager", pytest.approx(2 * base)),
+    ]
+    [chart] = charts
+    [panel] = chart.axes
+    assert [text.get_text() for text in chart.legends[0].get_texts()] == [old, "fast", "slow"]
+    assert [line.get_xydata()[1].tolist() for line in panel.lines] == [
+        [8, pytest.approx(way[4])] for way in ways if way[2] == "8"
+    ]
+    assert "![time against batch](times.png)" in (tmp_path / "out/compare.md").read_text()
+    assert "Time against batch" in (tmp_path / "out/compare.html").read_text()
+    ran("compare", bare, made_up.folder(tmp_path / "bare too"), "--out", tmp_path / "nothing")
+    assert not (tmp_path / "nothing/times.png").exists()
 
 
 def test_force_replaces_a_comparison_and_nothing_else(runs: list[Path], tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def report(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN1 RUN2 ...", help="Folders that verbs made.")],
     out: Annotated[
-        Path | None, typer.Option(help="A folder to write compare.md, compare.csv, compare.html and pareto.png to.")
+        Path | None, typer.Option(help="A folder to write compare.md, .csv, .html, pareto.png and times.png to.")
     ] = None,
     cost: Annotated[str | None, typer.Option(help="Across the chart: flops, disk ...; default: parameters.")] = None,
     quality: Annotated[str | None, typer.Option(help="Up the chart: score:rte:dev:accuracy ...; default: the first.")] = None,

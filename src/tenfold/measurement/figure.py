@@ -1,6 +1,8 @@
 """Time against batch, as in the paper's figure of inference times: a line for each model and path, a panel for each length."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,15 @@ SUFFIXES = ("", ".png", ".svg", ".csv")
 ACROSS = 3
 """Panels side by side."""
 
-Line = tuple[Role, str]
+
+@dataclass(frozen=True)
+class Line:
+    """One model on one path: milliseconds by batch, in the panel of a precision and a length."""
+
+    panel: tuple[str, str]
+    name: str
+    look: Mapping[str, Any]
+    points: Sequence[tuple[int, float]]
 
 
 def figure_path(file: Path) -> Path:
@@ -27,33 +37,39 @@ def figure_path(file: Path) -> Path:
 
 def draw_measurement(measurement: Measurement, path: Path) -> tuple[Path, Path, Path]:
     """PATH.png, PATH.svg and PATH.csv."""
-    panels = dict.fromkeys((cell.dtype, cell.label) for cell in measurement.cells)
-    across = min(len(panels), ACROSS)
-    down = ceil(len(panels) / across)
     path.parent.mkdir(parents=True, exist_ok=True)
     with style():
-        chart, grid = figure(down, across, size=(2.4 + 3.6 * across, 1.4 + 3.4 * down), squeeze=False, sharex=True)
-        lines: dict[str, Any] = {}
-        for place, (dtype, label) in zip(grid.flat, panels, strict=False):
-            lines |= _panel(place, [cell for cell in measurement.cells if (cell.dtype, cell.label) == (dtype, label)])
-            place.set(title=_title(dtype, label), xlabel="batch")
-        for row in grid:
-            row[0].set(ylabel="milliseconds a batch")
-        for place in list(grid.flat)[len(panels) :]:
-            place.remove()
-        chart.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=min(len(lines), 4))
-        return save(chart, path, _rows(measurement.cells), COLUMNS)
+        return save(chart_of(_lines(measurement.cells)), path, _rows(measurement.cells), COLUMNS)
 
 
-def _panel(axes: Any, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Its lines by their labels."""
+def chart_of(lines: Sequence[Line]) -> Any:
+    """A panel for each precision and length, one legend of all names. Call it inside `style()`."""
+    panels = list(dict.fromkeys(line.panel for line in lines))
+    across = min(len(panels), ACROSS)
+    down = ceil(len(panels) / across)
+    chart, grid = figure(down, across, size=(2.4 + 3.6 * across, 1.4 + 3.4 * down), squeeze=False, sharex=True)
+    drawn: dict[str, Any] = {}
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        drawn |= _panel(axes, [line for line in lines if line.panel == panel])
+        axes.set(title=_title(*panel), xlabel="batch")
+    for row in grid:
+        row[0].set(ylabel="milliseconds a batch")
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.remove()
+    chart.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=min(len(drawn), across + 1))
+    return chart
+
+
+def panel_of(cell: Cell) -> tuple[str, str]:
+    return cell.dtype, cell.label
+
+
+def _panel(axes: Any, lines: Sequence[Line]) -> dict[str, Any]:
+    """Its lines by their names."""
     drawn = {}
-    for role, path in _lines(cells):
-        timed = [(cell.batch, timing) for cell in cells if (timing := cell.timing(role, path)) and timing.state == TIMED]
-        points = sorted((batch, 1e3 * (timing.median or 0)) for batch, timing in timed)
-        (line,) = axes.plot(*zip(*points, strict=True), **_look(role, path))
-        drawn[f"{role}, {path}"] = line
-    batches = sorted({cell.batch for cell in cells})
+    for line in lines:
+        (drawn[line.name],) = axes.plot(*zip(*sorted(line.points), strict=True), **line.look)
+    batches = sorted({batch for line in lines for batch, _ in line.points})
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(batches, labels=[str(batch) for batch in batches])
@@ -69,11 +85,17 @@ def _plain_ticks(axes: Any) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _lines(cells: Iterable[Cell]) -> list[Line]:
+def _lines(cells: Sequence[Cell]) -> list[Line]:
     """Those with at least one time, the original's first."""
-    found = {(timing.model, timing.path) for cell in cells for timing in cell.timings if timing.state == TIMED}
+    found: dict[tuple[tuple[str, str], Role, str], list[tuple[int, float]]] = {}
     roles: tuple[Role, ...] = (ORIGINAL, COMPRESSED)
-    return [(role, path) for role in roles for path in PATHS if (role, path) in found]
+    for role, path, cell in product(roles, PATHS, cells):
+        timing = cell.timing(role, path)
+        if timing is not None and timing.state == TIMED and timing.median is not None:
+            found.setdefault((panel_of(cell), role, path), []).append((cell.batch, 1e3 * timing.median))
+    order = dict.fromkeys(panel_of(cell) for cell in cells)
+    lines = [Line(panel, f"{role}, {path}", _look(role, path), points) for (panel, role, path), points in found.items()]
+    return sorted(lines, key=lambda line: list(order).index(line.panel))
 
 
 def _look(role: Role, path: str) -> dict[str, Any]:

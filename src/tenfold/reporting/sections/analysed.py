@@ -37,5 +37,10 @@ def _file(folder: Path, picture: Picture) -> Path:
 
 def _figure(folder: Path, picture: Picture) -> Html:
     title = f"{picture.title} ({picture.group})" if picture.group else picture.title
-    data = b64encode(_file(folder, picture).read_bytes()).decode()
+    return embedded(_file(folder, picture), title)
+
+
+def embedded(file: Path, title: str) -> Html:
+    """A PNG inside the page."""
+    data = b64encode(file.read_bytes()).decode()
     return tag("figure", tag("img", src=f"data:image/png;base64,{data}", alt=title), tag("figcaption", title), class_="picture")
