@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tenfold.algebra.moments import Moments
 from tenfold.analysis.blocks import Outputs, Plain, Sides, by_role, cosines, inner, labels
-from tenfold.analysis.exploring import Exploration, Settings, explore
+from tenfold.analysis.exploring import Exploration, Settings, cut, explore
 from tenfold.analysis.modes import corners, modes
 from tenfold.analysis.spectra import energies
 from tenfold.analysis.views import ROWS, pairs, variance
@@ -167,3 +167,17 @@ def test_output_curves_are_those_of_what_the_layer_gives() -> None:
     seen = Outputs(stack, Moments(moments.matrices, moments.of[:4]))
     found = variance(seen, labels(group)[:4], [energies(seen[g]) for g in range(4)])
     assert found.curves.half[1] == pytest.approx(float(values[:16].sum() / values.sum()), rel=1e-6)
+
+
+def test_moments_of_short_tiles_are_cut_from_those_of_tall_ones() -> None:
+    """Seen whole, ffn.out reads 128 numbers at once; its four tiles read 32 each."""
+    model, batches = pico("bert", dtype=torch.float64), [{"input_ids": torch.arange(5, 45).reshape(2, 20)}]
+    plans = [
+        build_plan(model, find_sites(model, "bert", None), parse("II-1"), Compress(tile=tile)) for tile in ("whole", "square")
+    ]
+    tall, short = (calibrate(model, plan, batches) for plan in plans)
+    for site in (site for site in plans[1].factored if site.role == "ffn.out"):
+        found = cut(tall[site], 32)
+        torch.testing.assert_close(found.square, short[site].square, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(found.mean, short[site].mean)
+        torch.testing.assert_close(cut(found, 32).square, found.square)

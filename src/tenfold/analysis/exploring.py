@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tenfold.analysis.blocks import Outputs, Plain, labels
 from tenfold.analysis.predicting import Prediction, Spectra, candidates, key_of, predict, spectra, suggest
 from tenfold.analysis.record import analysis_folder, explored, write
 from tenfold.analysis.views import Pairs, Structure, Variance, pairs, structure, variance
-from tenfold.calibration import Batch, Calibration, calibrate, text_batches
+from tenfold.calibration import Batch, Calibration, Inputs, calibrate, text_batches
 from tenfold.checkpoints import find, load, refuse_compressed
 from tenfold.compression import Originals, Tiles
 from tenfold.methods import parse
@@ -121,21 +121,29 @@ def look(group: Group, originals: Originals, found: Spectra, of: Moments | None,
 def _moments(
     model: Any, plan: Plan, offered: dict[str, list[Candidate]], batches: Sequence[Batch] | None, say: Say
 ) -> Callable[[Group], Moments | None]:
-    """Those of a group's tiles, ridged as the fits ridge them. Groups cut in another way need a second pass over the text."""
+    """Those of a group's tiles, ridged as the fits ridge them. One pass sees every site at its tallest cut."""
     if batches is None:
         return lambda _: None
-    known = {key_of(group) for group in plan.groups}
-    groups = {key_of(g): g for row in offered.values() for c in row for g in c.plan.matrix_groups}
-    others = tuple(group for key, group in groups.items() if key not in known)
-    calibrations: dict[Any, Calibration] = {}
-    for number, each in enumerate((plan.groups, others)):
-        if each:
-            say(f"seeing activations, pass {number + 1}")
-            calibration = calibrate(model, Plan("", each), batches)
-            calibrations |= dict.fromkeys(map(key_of, each), calibration)
+    groups = {key_of(g): g for g in (*plan.groups, *(g for row in offered.values() for c in row for g in c.plan.matrix_groups))}
+    tallest: dict[str, Group] = {}
+    for group in sorted(groups.values(), key=lambda g: g.i):
+        tallest |= {site.path: group for site in group.sites}
+    seen = tuple(replace(g, sites=tuple(s for s in g.sites if tallest[s.path] is g)) for g in groups.values())
+    say("seeing activations")
+    calibration = calibrate(model, Plan("", tuple(group for group in seen if group.sites)), batches)
 
     def find_moments(group: Group) -> Moments:
-        found = calibrations[key_of(group)].moments(group)
+        parts = {
+            path: cut(found, group.i) for path, found in calibration.inputs.items() if found.square.shape[-1] % group.i == 0
+        }
+        found = Calibration(parts, calibration.same).moments(group)
         return Moments([ridged(s) for s in found.matrices], found.of)
 
     return find_moments
+
+
+def cut(inputs: Inputs, i: int) -> Inputs:
+    """Of shorter tiles: the blocks (i, i) on the diagonals of the blocks that were seen."""
+    count, tall, _ = inputs.square.shape
+    blocks = inputs.square.unflatten(2, (tall // i, i)).unflatten(1, (tall // i, i))
+    return replace(inputs, square=blocks.diagonal(dim1=1, dim2=3).permute(0, 3, 1, 2).reshape(count * tall // i, i, i))

@@ -11,17 +11,21 @@ The last two bound what `--init activation` and the mixed form lose once their r
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from tenfold.algebra import weighted
-from tenfold.algebra.linear import top_eigenvectors
+from tenfold.algebra.linear import solve_positive, top_eigenvectors
 from tenfold.algebra.low_rank import truncate
 from tenfold.algebra.moments import Moments, identity_moments
 from tenfold.analysis.blocks import Remainder, Stack
 from tenfold.analysis.modes import corners, modes
 from tenfold.forms import Form, LowRank, Mixed, TensorTrain, Tucker
+
+STEPS = 5
+"""Conjugate gradients towards the best mixes of a bank."""
 
 
 def lost(
@@ -84,30 +88,78 @@ def _kept_in_weights(stack: Stack, forms: Sequence[Form]) -> Mapping[Form, float
 
 
 def _kept_in_outputs(stack: Stack, forms: Sequence[Form], moments: Moments) -> Mapping[Form, float]:
-    ranks = {(f.p, f.q) for f in forms if isinstance(f, TensorTrain | Tucker)}
-    u = weighted.start(stack, moments, max(p for p, _ in ranks))
+    """All ranks from one factor: with G_s = L_s L_s', the first p rows of L_s^-1 R_g are those of the ranks p alone.
+
+    Y_g = L_s^-1 R_g; free cores of ranks (p, q) keep the q largest eigenvalues of sum_g Y_g[:p]' Y_g[:p].
+    """
+    tall = sorted({form.p for form in forms if isinstance(form, TensorTrain | Tucker)})
+    grams, r = weighted.projected(stack, moments, weighted.start(stack, moments, tall[-1]))
+    lower = [_cholesky(gram) for gram in grams]
+    y = [
+        torch.linalg.solve_triangular(lower[s], x.double(), upper=False).to(x.dtype) for x, s in zip(r, moments.of, strict=True)
+    ]
     keep: dict[Form, float] = {}
-    for p, q in sorted(ranks):
-        grams, r = weighted.projected(stack, moments, u[:, :p])
-        v, core = weighted.free_cores(grams, r, moments.of, q)
-        targets = torch.stack([x @ v.T for x in r])
+    gram = torch.zeros_like(y[0][:1].T @ y[0][:1])
+    for below, p in pairwise((0, *tall)):
+        for rows in y:
+            gram += rows[below:p].T @ rows[below:p]
+        values, vectors = torch.linalg.eigh(gram.double())
         for form in forms:
-            if form == TensorTrain(p, q):
-                keep[form] = float((core * targets).sum(dtype=torch.float64))
-            elif isinstance(form, Tucker) and (form.p, form.q) == (p, q):
-                keep[form] = _kept_by_bank(grams, targets, moments, core, form.l)
+            if isinstance(form, TensorTrain) and form.p == p:
+                keep[form] = float(values[-form.q :].sum())
+            elif isinstance(form, Tucker) and form.p == p:
+                v = vectors[:, -form.q :].to(gram.dtype)
+                keep[form] = _kept_by_bank([g[:p, :p] for g in grams], *_cores(lower, r, y, moments, p, v), moments, form.l)
     return keep
 
 
-def _kept_by_bank(grams: list[Tensor], targets: Tensor, moments: Moments, core: Tensor, size: int) -> float:
-    """Under the best mixes of the bank that would fit best if a tile's moment were the mean one times a number."""
+def _cholesky(gram: Tensor) -> Tensor:
+    """L (p, p), float64, lower; what a tile that no input reached is worth does not matter."""
+    m = gram.double()
+    level = m.diagonal().mean().clamp_min(1e-30)
+    return torch.linalg.cholesky(m + 1e-12 * level * torch.eye(len(m), dtype=m.dtype, device=m.device))
+
+
+def _cores(
+    lower: Sequence[Tensor], r: Sequence[Tensor], y: Sequence[Tensor], moments: Moments, p: int, v: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The free cores G^-1 R V' and what they aim at, R V', both (n, p, q); v (o, q) has orthonormal columns."""
+    solved = [
+        torch.linalg.solve_triangular(lower[s][:p, :p].T, (x[:p] @ v).double(), upper=True).to(v.dtype)
+        for x, s in zip(y, moments.of, strict=True)
+    ]
+    return torch.stack(solved), torch.stack([x[:p] @ v for x in r])
+
+
+def _kept_by_bank(grams: list[Tensor], core: Tensor, targets: Tensor, moments: Moments, size: int) -> float:
+    """By good mixes of the bank that would fit best if a tile's moment were the mean one times a number."""
     mean = torch.stack([grams[s] for s in moments.of]).mean(0)
     own, common = (core * targets).sum((1, 2)), (core * (mean @ core)).sum((1, 2))
     scaled = core * (own / common.clamp_min(torch.finfo(core.dtype).tiny)).clamp_min(0).sqrt()[:, None, None]
     mix = top_eigenvectors(scaled.flatten(1) @ (mean @ scaled).flatten(1).T, size)
-    bank = torch.einsum("gk,gab->kab", mix, scaled)
-    mix = weighted.solve_mix(grams, targets, moments.of, bank)
-    return float((torch.einsum("gk,kab->gab", mix, bank) * targets).sum(dtype=torch.float64))
+    return _kept_by_mixes(grams, targets, moments.of, torch.einsum("gk,gab->kab", mix, scaled), mean)
+
+
+def _kept_by_mixes(grams: Sequence[Tensor], targets: Tensor, of: Sequence[int], bank: Tensor, mean: Tensor) -> float:
+    """max over P of sum_g 2 <P_g C, R_g V'> - <P_g C, G_g P_g C>, nearly: a few conjugate gradients for each tile.
+
+    Preconditioned with the mean moment; every step adds what it keeps, so stopping early keeps less, never too much.
+    """
+    flat = bank.flatten(1)
+    normal = (mean @ bank).flatten(1) @ flat.T
+    rest = (targets.flatten(1) @ flat.T).double()
+    kept, way, before = rest.new_zeros(len(rest)), torch.zeros_like(rest), rest.new_ones(len(rest))
+    for _ in range(STEPS):
+        ahead = solve_positive(normal, rest.T).T
+        now = (rest * ahead).sum(1)
+        way = ahead + (now / before)[:, None] * way
+        moved = torch.einsum("gk,kab->gab", way.to(bank.dtype), bank)
+        pull = torch.stack([grams[s] @ moved[g] for g, s in enumerate(of)]).flatten(1) @ flat.T
+        step = now / (way * pull.double()).sum(1).clamp_min(torch.finfo(now.dtype).tiny)
+        kept += step * now
+        rest = rest - step[:, None] * pull.double()
+        before = now.clamp_min(torch.finfo(now.dtype).tiny)
+    return float(kept.sum())
 
 
 def _fitted(stack: Stack, form: Form, moments: Moments | None, rounds: int) -> float:
