@@ -197,7 +197,7 @@ def test_a_saved_choice_is_followed_where_it_was_made_for(folder: Path, monkeypa
     ("words", "says"),
     [
         (["--batch", "0"], "the batch must be 1 or more, got 0"),
-        (["--path", "fast"], 'the path must be one of auto, dense, chain, plain, got "fast"'),
+        (["--path", "fast"], 'the path must be one of auto, dense, chain, plain, fused, got "fast"'),
         (["--dtype", "float31"], '--dtype must be one of .* got "float31": did you mean "float32"'),
         (["--device", "abacus"], '--device must be one that torch can use, got "abacus"'),
     ],

@@ -8,7 +8,7 @@ Multiplied-out matrices are always among the timed, so nothing is chosen that is
 import hashlib
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -101,12 +101,17 @@ def _measured(
     """Seconds of one reader in each way that the cost model does not put far behind; from memory where it is known."""
     best = min(predicted.values())
     ways = [way for way, seconds in predicted.items() if way == DENSE or seconds <= FAR * best]
-    key = _key(kind[0].kind, where, ways)
+    most = max(1, int(ROUND_SECONDS / max(predicted[way] for way in ways)))
+    return remembered(kind[0].kind, where, ways, lambda: _time(kind[:most], where, ways, factor))
+
+
+def remembered(what: Any, where: Situation, ways: Sequence[str], measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    """The seconds of each way to compute `what` there, measured once."""
+    key = _key(what, where, ways)
     if key not in _remembered:
         found = _read(key)
         if found is None or found.keys() != set(ways):
-            most = max(1, int(ROUND_SECONDS / max(predicted[way] for way in ways)))
-            found = _time(kind[:most], where, ways, factor)
+            found = measure()
             _write(key, found)
         _remembered[key] = found
     return _remembered[key]
@@ -159,8 +164,8 @@ def _times(seconds: Mapping[str, float], count: int) -> dict[str, float]:
     return {way: value * count for way, value in seconds.items()}
 
 
-def _key(kind: str, where: Situation, ways: Sequence[str]) -> str:
-    text = json.dumps([kind, asdict(where), sorted(ways), torch.__version__, __version__])
+def _key(what: Any, where: Situation, ways: Sequence[str]) -> str:
+    text = json.dumps([what, asdict(where), sorted(ways), torch.__version__, __version__])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

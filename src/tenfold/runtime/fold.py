@@ -136,18 +136,40 @@ def fold(products: Sequence[Product], grids: Sequence[Grid]) -> Folded:
 
 def dense(products: Sequence[Product], grids: Sequence[Grid]) -> Folded:
     """Every site's own matrix, multiplied out."""
-    sites = []
-    for grid in grids:
-        matrix = torch.cat([torch.cat([sum_tile(products, g) for g in row], dim=1) for row in grid])
-        sites.append((Term((Part(None),), Step(matrix)),))
-    return Folded((), tuple(sites))
+    return whole([torch.cat([torch.cat([sum_tile(products, g) for g in row], dim=1) for row in grid]) for grid in grids])
+
+
+def whole(matrices: Iterable[Tensor]) -> Folded:
+    """Sites that are a matrix each."""
+    return Folded((), tuple((Term((Part(None),), Step(matrix)),) for matrix in matrices))
+
+
+def beside(several: Sequence[Folded]) -> Folded:
+    """The sites of several, which all read the same x, as one; plain left products become one product."""
+    lefts: list[Step] = []
+    sites: list[list[Term]] = []
+    for folded in several:
+        sites += [[_shifted(term, len(lefts)) for term in terms] for terms in folded.sites]
+        lefts += folded.lefts
+    return Folded(*_join_lefts(lefts, sites))
+
+
+def joined(folded: Folded) -> Folded:
+    """All sites as one, whose output is theirs side by side, where they multiply the same; otherwise as it was."""
+    terms = [site[0] for site in folded.sites]
+    alike = all(len(site) == 1 for site in folded.sites) and all(term.parts == terms[0].parts for term in terms)
+    steps = [term.step for term in terms if term.step is not None and term.step.plain and term.swap is None]
+    if not alike or len(steps) < len(terms):
+        return folded
+    weight = torch.cat([step.weight for step in steps], dim=1)
+    return Folded(folded.lefts, ((Term(terms[0].parts, Step(weight)),),))
 
 
 def sum_tile(products: Sequence[Product], g: int) -> Tensor:
     """W_g from its products."""
     total = None
     for product in products:
-        found = _times(_times(_side(product.left, g), _core(product, g)), _side(product.right, g))
+        found = times(times(side_of(product.left, g), core_of(product, g)), side_of(product.right, g))
         assert found is not None
         total = found if total is None else total + found
     assert total is not None
@@ -162,7 +184,7 @@ def _into_right(product: Product, grids: Sequence[Grid]) -> Folded:
         lefts.append(Step(product.left, len(grids[0])))
     for grid in grids:
         rows, columns = len(grid), len(grid[0])
-        tiles = [[_times(_core(product, g), _side(product.right, g)) for g in row] for row in grid]
+        tiles = [[times(core_of(product, g), side_of(product.right, g)) for g in row] for row in grid]
         if not shared:
             assert isinstance(product.left, tuple)
             wide = [torch.cat([product.left[g] for g in row], dim=1) for row in grid]
@@ -182,7 +204,7 @@ def _into_left(product: Product, grids: Sequence[Grid]) -> Folded:
     lefts: list[Step] = []
     sites = []
     for grid in grids:
-        matrix = _block([[_times(_side(product.left, g), _core(product, g)) for g in row] for row in grid])
+        matrix = _block([[times(side_of(product.left, g), core_of(product, g)) for g in row] for row in grid])
         if matrix is not None:
             lefts.append(Step(matrix))
         part = Part(None) if matrix is None else Part(len(lefts) - 1)
@@ -191,15 +213,15 @@ def _into_left(product: Product, grids: Sequence[Grid]) -> Folded:
     return Folded(tuple(lefts), tuple(sites))
 
 
-def _side(side: Tensor | tuple[Tensor, ...] | None, g: int) -> Tensor | None:
+def side_of(side: Tensor | tuple[Tensor, ...] | None, g: int) -> Tensor | None:
     return side[g] if isinstance(side, tuple) else side
 
 
-def _core(product: Product, g: int) -> Tensor | None:
+def core_of(product: Product, g: int) -> Tensor | None:
     return None if product.core is None else product.core[g]
 
 
-def _times(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def times(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     """A product in which None is the identity and a vector a diagonal."""
     if a is None or b is None:
         return b if a is None else a

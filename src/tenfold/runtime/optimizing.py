@@ -17,8 +17,10 @@ from tenfold.nn import FactorBank, FactoredLinear
 from tenfold.records import read_json
 from tenfold.runtime.bundle import Bundle, Shortcut
 from tenfold.runtime.choosing import Choice, Situation, choose, situation
+from tenfold.runtime.encoding import WholeChoice, choose_whole_
+from tenfold.runtime.fusing import Whole
 from tenfold.runtime.reading import find_readers, lone_readers
-from tenfold.runtime.ways import AUTO, PATHS, PLAIN, Readers, exact_products, folded
+from tenfold.runtime.ways import AUTO, ENCODERS, FUSED, LAYERS, PATHS, PLAIN, Readers, exact_products, folded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -30,13 +32,15 @@ FILE, VERSION = "runtime.json", 1
 
 @dataclass(frozen=True)
 class Optimized:
-    """What each kind of layer multiplies with now, for which batch, length, precision and device it was chosen."""
+    """What each kind of layer multiplies with now, whether they run one by one or as one chain, and for which batch, length,
+    precision and device that was chosen."""
 
     where: Situation
     choices: tuple[Choice, ...]
+    whole: WholeChoice
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self.where), "choices": [choice.to_dict() for choice in self.choices]}
+        return {**asdict(self.where), "choices": [each.to_dict() for each in self.choices], "whole": self.whole.to_dict()}
 
 
 def optimize_(
@@ -51,7 +55,8 @@ def optimize_(
     """Let a compressed model answer faster, with the same outputs, through constants made of its factors.
 
     batch, length   what it will mostly be called with; default 1 and 128 (or as long as the model goes)
-    path            auto: for each kind of layer the fastest way; or dense, chain or plain for all
+    path            auto: the fastest way, for each kind of layer and for the encoder as a whole; dense, chain or plain for all
+                    layers; fused: the encoder as one chain of blocks, by kernels where there are some for it
     inputs          arguments for the pass that shows which layers read the same x; by default the smallest possible
     measure         False: choose by the cost model alone
     saved           follow the runtime.json of the folder that the model was loaded from, where there is one
@@ -69,15 +74,21 @@ def optimize_(
     for each in readers:
         kinds.setdefault(each.kind, []).append(each)
     ways = _ways(kept, where)
-    choices = {name: choose(kind, roles, where, ways.get(name, path), measure) for name, kind in kinds.items()}
+    layers, timed = (AUTO, False) if path == FUSED else (path, measure)
+    choices = {name: choose(kind, roles, where, ways.get(name, layers), timed) for name, kind in kinds.items()}
     for bank in {each.bank for each in readers}:
         own = [each for each in readers if each.bank is bank]
         _fold_(bank, own, {each: choices[each.kind].path for each in own})
-    return Optimized(where, tuple(choices.values()))
+    taken = {layer: choices[each.kind].path for each in readers for layer in each.layers}
+    names = "; ".join(f"{kind} {choice.path}" for kind, choice in choices.items())
+    whole = choose_whole_(model, taken, where, _whole(kept, where) or path, measure, names)
+    return Optimized(where, tuple(choices.values()), whole)
 
 
 def restore_(model: nn.Module) -> None:
     """Take the constants away: the model computes with its factors as it did before."""
+    for whole in [module for module in model.modules() if isinstance(module, Whole)]:
+        whole.remove_()
     for layer in _linears(model):
         layer.drop_shortcut()
 
@@ -104,7 +115,8 @@ def _kept(model: "PreTrainedModel") -> dict[str, Any]:
     if found is None:
         return {}
     known = isinstance(found, dict) and found.get("version") == VERSION
-    if not known or not all(choice["path"] in PATHS for choice in found["choices"]):
+    whole = found["whole"]["path"] if known and "whole" in found else LAYERS
+    if not known or whole not in ENCODERS or not all(choice["path"] in PATHS for choice in found["choices"]):
         raise CheckpointError(
             f"{FILE} must have version {VERSION} and known ways: run tenfold optimize --save again, or remove {name}/{FILE}"
         )
@@ -113,9 +125,16 @@ def _kept(model: "PreTrainedModel") -> dict[str, Any]:
 
 def _ways(kept: Mapping[str, Any], where: Situation) -> dict[str, str]:
     """The saved way of each kind, where it was chosen for this situation."""
-    if any(kept.get(key) != value for key, value in asdict(where).items()):
-        return {}
-    return {choice["kind"]: choice["path"] for choice in kept["choices"]}
+    return {choice["kind"]: choice["path"] for choice in kept["choices"]} if _made_for(kept, where) else {}
+
+
+def _whole(kept: Mapping[str, Any], where: Situation) -> str | None:
+    """The saved way of the encoder."""
+    return kept["whole"]["path"] if _made_for(kept, where) and "whole" in kept else None
+
+
+def _made_for(kept: Mapping[str, Any], where: Situation) -> bool:
+    return all(kept.get(key) == value for key, value in asdict(where).items())
 
 
 def _readers(base: Any, inputs: Mapping[str, Any] | None) -> list[Readers]:

@@ -11,13 +11,20 @@ from tenfold.nn import FactorBank, FactoredLinear
 from tenfold.runtime.cost import Work, folded_work, plain_work
 from tenfold.runtime.fold import Folded, dense, fold
 
-AUTO, DENSE, CHAIN, PLAIN = "auto", "dense", "chain", "plain"
+AUTO, DENSE, CHAIN, PLAIN, FUSED = "auto", "dense", "chain", "plain", "fused"
+LAYERS, KERNELS, BLOCKS, DENSE_BLOCKS = "layers", "kernels", "blocks", "dense blocks"
+"""How an encoder is computed."""
 MEANING = {
     DENSE: "every matrix multiplied out",
     CHAIN: "factors with the cores folded in, x U once for the layers that read the same x",
     PLAIN: "the factors as they are",
+    LAYERS: "the model's own layers, one by one",
+    KERNELS: "two kernels a layer, on the real tokens alone",
+    BLOCKS: "the layers' ways as one chain of products, on the real tokens alone",
+    DENSE_BLOCKS: "the same chain with every matrix multiplied out",
 }
-PATHS = (AUTO, DENSE, CHAIN, PLAIN)
+PATHS = (AUTO, DENSE, CHAIN, PLAIN, FUSED)
+ENCODERS = (LAYERS, KERNELS, BLOCKS, DENSE_BLOCKS)
 
 
 @dataclass(frozen=True, eq=False)
