@@ -5,25 +5,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import labelled
 import numpy as np
 import pytest
 import torch
 from command import ran, run
 from distilling import write_text
 from glue_files import write_task_files
+from labelled import classes
 from pico import save_folder
 from safetensors.torch import load_file
 
 from tenfold.checkpoints import find, load, skeleton
 from tenfold.distillation.running import distill_folder
-from tenfold.errors import RecipeError, TenfoldError
+from tenfold.errors import PlanError, RecipeError, TenfoldError
 from tenfold.evaluation import predict
 from tenfold.experiments import bench as bench_module
 from tenfold.experiments.baselines import baseline
 from tenfold.experiments.bench import parameters, safe
-from tenfold.experiments.glue import Table, parse_table, run_glue, task_specs
+from tenfold.experiments.glue import Table, _bench, parse_table, run_glue, task_specs
 from tenfold.experiments.rival import general_stages, low_rank_settings, original_of
-from tenfold.experiments.tables import columns, rows
+from tenfold.experiments.tables import columns, gaps, rows
 from tenfold.finetuning.blocks import block_list
 from tenfold.pipeline import tokenizer_of
 from tenfold.planning import plan_model
@@ -120,6 +122,8 @@ def test_the_record_holds_the_scores_of_every_folder(made: tuple[Path, Record]) 
             assert shown["retention"] == found["against"][0]["retention"]
     ours = read_json(out / "scores.json")["tasks"]["rte"]["splits"]["dev"]["against"]
     assert [each["name"] for each in ours] == ["teacher", *RIVALS]
+    keys = ("name", "retention", "difference", "low", "high", "p")
+    assert record["rows"][1]["scores"]["rte"]["dev"]["against"] == [{key: each[key] for key in keys} for each in ours]
     teacher, dense = record["rows"][0], record["rows"][2]
     assert {task: split["dev"]["mean"] for task, split in teacher["scores"].items()} == {
         task: split["dev"]["mean"] for task, split in dense["scores"].items()
@@ -218,7 +222,7 @@ def test_the_same_command_makes_nothing_again_and_a_longer_one_adds(
     assert [row["scores"] for row in told["rows"]] == [row["scores"] for row in record["rows"]]
     monkeypatch.undo()
     shown = ran("glue", given / "taught", out, *arguments, "--tasks", "rte", "--seeds", 2, "--baselines", "dense").out
-    assert "2 seeds" in shown and "floor" in shown
+    assert all(text in shown for text in ("2 seeds", "floor", "95% interval"))
     added = {f"{place}rte/seed-1/model.safetensors" for place in ("", "baselines/dense/")}
     assert stamps(out).keys() - before.keys() == added
     assert {name: stamps(out)[name] for name in before} == before
@@ -264,6 +268,40 @@ def test_a_trimmed_and_compressed_student_is_just_a_student(given: Path, made: t
     assert original_of(str(tmp_path / "small")) == str(tmp_path / "half")
 
 
+def test_tinybert_compressed_goes_through_all_its_stages(given: Path, made: tuple[Path, Record], tmp_path: Path) -> None:
+    """TinyBERT-IV as a rival: trimmed, TinyBERT's general stage, compressed, the student's two stages."""
+    student, model = given / "taught", str(given / "bert")
+    asked = table(given, tasks=["rte"], teachers=str(made[0] / "teachers"))
+    bench = _bench(str(student), tmp_path / "out", asked, model, task_specs(asked), False, lambda _: None)
+    rival = baseline("tinybert-III-8", str(student))
+    folder = rival.learn(bench, rival.start(bench), "rte", 0)
+    assert folder == tmp_path / "out/baselines/tinybert-III-8/rte/seed-0"
+    entries = history(folder)
+    assert [entry["verb"] for entry in entries] == ["trim", "distill", "compress", "distill", "distill"]
+    _, dense, compressed, general, task = entries
+    assert [loss["name"] for loss in dense["settings"]["phases"][0]["losses"]] == ["embedding", "hidden", "scores"]
+    assert (compressed["method"], compressed["settings"]["init"]) == ("III-8", "hosvd")
+    assert {**general["settings"], "map": None} == history(student)[-1]["settings"]
+    assert {**task["settings"], "map": None} == history(made[0] / "rte/seed-0")[-1]["settings"]
+    assert general["settings"]["map"] == task["settings"]["map"] == "uniform"
+    with pytest.raises(PlanError, match="IV a bank size and a rank"):
+        baseline("every-3-tinybert-IV-72", str(student))
+
+
+def test_rows_of_ones_own(given: Path, tmp_path: Path) -> None:
+    """Teacher, student and rival on a CSV with other names of columns."""
+    file = labelled.write(tmp_path / "film-reviews.csv", [{"said": row["text"], "stars": row["label"]} for row in classes(40)])
+    words = ["--train", file, "--text-column", "said", "--label-column", "stars", "--epochs", 1, "--set", "length=32"]
+    words += ["--set", "task.batch=8", "--set", "task.evaluations=1", "--set", "finetune.epochs=1", "--baselines", "low_rank"]
+    told = ran("glue", given / "taught", tmp_path / "out", *words, "--json").data
+    assert [row["name"] for row in told["rows"]] == ["teacher", "taught", "low_rank"]
+    assert told["tasks"]["film-reviews"]["metrics"] == ["accuracy", "f1_macro"]
+    made_for = [read_json(tmp_path / f"out/{place}/task.json") for place in ("teachers/film-reviews", "film-reviews/seed-0")]
+    assert all((each["task"]["columns"], each["task"]["label"]) == (["said"], "stars") for each in made_for)
+    refused = run("glue", given / "taught", tmp_path / "out", *words, "--tasks", "rte")
+    assert (refused.code, refused.err.count("\n"), "got both" in refused.err) == (2, 1, True)
+
+
 def test_a_teacher_made_for_other_rows_is_refused(given: Path, made: tuple[Path, Record], tmp_path: Path) -> None:
     asked = table(given, tasks=["rte"], length=16, teachers=str(made[0] / "teachers"))
     with pytest.raises(TenfoldError, match="the same rows"):
@@ -297,6 +335,9 @@ def test_general_stages_come_out_of_the_students_history(given: Path) -> None:
         ({"task": {"stage": "general"}}, "of its own"),
         ({"finetune": {"seeds": 3}}, "give seeds"),
         ({"seeds": 0}, "seeds is wrong"),
+        ({"own": {"train": "x.csv"}, "data_dir": "glue"}, "got both"),
+        ({"own": {"dev": "x.csv"}}, "give --train"),
+        ({"own": {"train": "x.csv", "label": "y"}}, 'did you mean "label_column"'),
     ],
 )
 def test_a_table_is_strict(data: dict[str, Any], told: str) -> None:
@@ -329,8 +370,16 @@ def test_what_cannot_be_had_is_said_before_any_training(given: Path, tmp_path: P
 def test_the_tables_shape() -> None:
     """MNLI has two columns; every row as many cells as there are columns."""
     split = {"rows": 9, "floor": {"accuracy": 35.0}}
-    cell = {"mean": {"accuracy": 80.0}, "std": {"accuracy": 0.5}, "retention": 1.0, "constant": []}
-    row = {"name": "small", "method": "III-8", "parameters": 10**6, "kept": 0.1, "average": 80.0, "retention": None}
+    cell = {"mean": {"accuracy": 80.0}, "std": {"accuracy": 0.5}, "retention": 1.0, "constant": [], "against": []}
+    row = {
+        "name": "small",
+        "role": "student",
+        "method": "III-8",
+        "parameters": 10**6,
+        "kept": 0.1,
+        "average": 80.0,
+        "retention": None,
+    }
     record = {
         "tasks": {"mnli": {"metrics": ["accuracy"], "splits": {"matched": split, "mismatched": split}}},
         "rows": [{**row, "scores": {"mnli": {"matched": cell, "mismatched": {**cell, "constant": ["x"]}}}}],
@@ -339,6 +388,26 @@ def test_the_tables_shape() -> None:
     assert head[4:6] == ("mnli matched accuracy", "mnli mismatched accuracy")
     assert body[0] == ("small", "III-8", "1.00M", "0.100", "80.0 ± 0.5", "80.0 ± 0.5!", "80.0", "-")
     assert all(len(one) == len(head) for one in body)
+    assert gaps(record) == []
+
+
+def test_the_gaps_of_a_table() -> None:
+    """The student's difference from everything it is held against; a rival's own is not repeated."""
+    against = {"name": "teacher", "retention": 0.875, "difference": -10.0, "low": -12.25, "high": -8.0, "p": 0.0}
+    cell = {"mean": {"f1": 70.0}, "against": [against, {**against, "name": "II", "retention": None}]}
+    rows = [("teacher", "teacher", 80.0), ("small", "student", 70.0), ("II", "baseline", 90.0)]
+    record = {
+        "tasks": {"mrpc": {"metrics": ["f1"], "splits": {"dev": {}}}},
+        "rows": [
+            {"name": name, "role": role, "scores": {"mrpc": {"dev": {**cell, "mean": {"f1": mean}}}}}
+            for name, role, mean in rows
+        ],
+    }
+    told = ("-10.0", "-12.2 to -8.0", "0.0000")
+    assert gaps(record) == [
+        ("small", "teacher", "mrpc", "dev", "80.0", "87.5%", *told),
+        ("small", "II", "mrpc", "dev", "90.0", "-", *told),
+    ]
 
 
 def test_names_of_folders() -> None:

@@ -21,7 +21,7 @@ from tenfold.cli.common import (
     print_json,
     progress,
 )
-from tenfold.cli.tasking import DataDir, Dev, LabelColumn, TextColumn, Train, task_settings
+from tenfold.cli.tasking import DataDir, Dev, Kind, LabelColumn, TextColumn, Train, task_settings
 from tenfold.errors import TenfoldError
 
 
@@ -66,6 +66,11 @@ def glue(
     ] = None,
     tasks: Tasks = None,
     data_dir: DataDir = None,
+    train: Train = None,
+    dev: Dev = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    kind: Kind = None,
     seeds: Seeds = None,
     baselines: Annotated[
         str | None, typer.Option(help="Rivals by the same command: dense,low_rank,every-2-kd,every-2-pkd,theseus,tinybert.")
@@ -80,7 +85,9 @@ def glue(
     seed: Seed = None,
     as_json: Json = False,
 ) -> None:
-    """STUDENT on every task: teachers, distillation, rivals, scores, one table. A killed run goes on; more may be asked later.
+    """STUDENT on every task, or on your own rows: teachers, distillation, rivals, scores, one table.
+
+    A killed run goes on; more tasks, seeds and rivals may be asked later.
 
     Example: tenfold glue small table --tasks rte,mrpc --seeds 3 --baselines dense,low_rank,every-2-kd
     """
@@ -91,6 +98,7 @@ def glue(
     given: dict[str, Any] = {
         "tasks": _names(tasks), "data_dir": data_dir, "seeds": seeds, "baselines": _names(baselines), "teachers": teachers,
         "task.epochs": epochs, "task.preset": preset, "task.augment.seed": (seed or 0) if augment else None, "seed": seed,
+        "own": task_settings(None, None, train, dev, text_column, label_column, kind),
     }  # fmt: skip
     stated = {"task.stage": "task"} | ({f"finetune.{key}": value for key, value in GRID.items()} if grid else {})
     chosen = {**stated, **assignments(set_), **{key: value for key, value in given.items() if value is not None}}
@@ -168,7 +176,7 @@ def print_table(record: dict[str, Any], out: Path) -> None:
     """What results.json holds, warnings last, where one sees them."""
     from rich.table import Table
 
-    from tenfold.experiments.tables import CONSTANT, columns, rows
+    from tenfold.experiments.tables import CONSTANT, GAPS, columns, gaps, rows
 
     seeds = f", {record['seeds']} seeds (± standard deviation)" if record["seeds"] > 1 else ""
     title = f"scores on dev{seeds}; {CONSTANT}: one answer to all rows; floor: the best answer that does not look at the text"
@@ -178,6 +186,12 @@ def print_table(record: dict[str, Any], out: Path) -> None:
     for row in rows(record):
         table.add_row(*row)
     out_console.print(table)
+    differences = Table(title="on the same rows: paired bootstrap of the difference, in points", title_justify="left")
+    for column in GAPS:
+        differences.add_column(column, justify="left" if column in GAPS[:4] else "right")
+    for row in gaps(record):
+        differences.add_row(*row)
+    out_console.print(differences)
     for name, about in record.get("averages", {}).items():
         out_console.print(f"average {name}: {about['mean']:.1f} ({about['title']})", highlight=False, markup=False)
     for text in record["warnings"]:

@@ -28,9 +28,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tenfold.distillation.stage import Stage
 from tenfold.errors import RecipeError
+from tenfold.experiments.bench import folder_name
 from tenfold.finetuning.settings import Finetune
 from tenfold.recipe import Compress, Recipe, load_recipe, overridden, parse_recipe
-from tenfold.tasks import TaskSpec, glue_task
+from tenfold.tasks import TaskSpec
 
 SECTIONS = ("compress", "general", "finetune", "task")
 """What a cell may change."""
@@ -151,7 +152,7 @@ def data_names(ablation: Ablation) -> dict[str, TaskSpec]:
     """Each task by the name of its folder."""
     found: dict[str, TaskSpec] = {}
     for spec in ablation.data:
-        name = glue_task(spec.task).task.name if spec.task else Path(str(spec.train).rpartition(":")[2]).stem
+        name = folder_name(spec)
         if name in found:
             raise RecipeError(f"every task of an ablation needs a name of its own, got {name} twice: leave one out")
         found[name] = spec

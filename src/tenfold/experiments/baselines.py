@@ -6,23 +6,26 @@
     every-K-pkd         the same with the hidden states of the first token, all layers but the last (PKD, 1908.09355)
     every-K-tinybert    the same with TinyBERT's losses: embeddings, hidden states and scores, then soft labels (1909.10351)
     every-K-theseus     the same through module replacing (2002.02925); no loss on the teacher's outputs
+    every-K-tinybert-METHOD  the paper's TinyBERT-IV: a TinyBERT after its general stage, compressed, in the student's stages
 
-`theseus` and `tinybert` alone are those of every second layer.
+`theseus`, `tinybert` and `tinybert-METHOD` alone are those of every second layer.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tenfold.distillation.running import distill_folder
 from tenfold.distillation.stage import ANSWERS, LossTerm, Phase, Stage
 from tenfold.errors import RecipeError, nearest
-from tenfold.experiments.bench import Bench, depth
-from tenfold.experiments.rival import general_stages, low_rank_settings
+from tenfold.experiments.bench import Bench, depth, safe
+from tenfold.experiments.rival import general_stages, low_rank_settings, rival_settings
 from tenfold.experiments.trimming import trim_folder
 from tenfold.finetuning.settings import Theseus
+from tenfold.methods import parse
 from tenfold.pipeline import compress_folder
 from tenfold.recipe import Recipe
 from tenfold.tasks import Kind
@@ -31,6 +34,7 @@ DENSE_LR = 5e-5
 TEMPERATURE = 5.0
 SHORT = {"theseus": "every-2-theseus", "tinybert": "every-2-tinybert"}
 _TRIMMED = re.compile(r"(every-[1-9]\d*)-(kd|pkd|tinybert|theseus)")
+_COMPRESSED = re.compile(r"(?:(every-[1-9]\d*)-)?tinybert-(I.*|ALBERT.*)")
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,17 @@ def baseline(name: str, student: str) -> Baseline:
         return Baseline(name, "the original, fine-tuned", lambda bench: Path(bench.model), _tune_dense)
     if name == "low_rank":
         title = "II: every matrix as A B, as many parameters, the same stages"
-        return Baseline(name, title, lambda bench: _start_low_rank(bench, student), _distil(name, lambda _, stage: stage))
+        return Baseline(name, title, lambda bench: _start_low_rank(bench, student), _distil(name, _unchanged))
     if found := _TRIMMED.fullmatch(SHORT.get(name, name)):
         layers, how = found.groups()
-        learn = _replace_modules(name) if how == "theseus" else _distil(name, _LOSSES[how], dense=True)
+        learn = _replace_modules(name) if how == "theseus" else _distil(name, partial(rival_stage, how))
         start = _start_tinybert if how == "tinybert" else _trimmed
         return Baseline(name, f"layers {layers}, {TITLES[how]}", lambda bench: start(bench, layers, student), learn)
-    known = ("dense", "low_rank", *SHORT, *(f"every-2-{how}" for how in TITLES))
+    if found := _COMPRESSED.fullmatch(name):
+        layers, method = found[1] or "every-2", parse(found[2]).name
+        title = f"layers {layers}, TinyBERT's general stage, then {method}"
+        return Baseline(name, title, lambda bench: _start_compressed(bench, layers, method, student), _distil(name, _unchanged))
+    known = ("dense", "low_rank", *SHORT, *(f"every-2-{how}" for how in TITLES), "tinybert-IV-72-384")
     raise RecipeError(f'a baseline must be one that exists, got "{name}": {nearest(name, known)} (known: {", ".join(known)})')
 
 
@@ -98,6 +106,18 @@ def _start_tinybert(bench: Bench, layers: str, student: str) -> Path:
     return folder
 
 
+def _start_compressed(bench: Bench, layers: str, method: str, student: str) -> Path:
+    """The text that the student saw teaches it twice: before it is compressed, and after."""
+    dense, settings = _start_tinybert(bench, layers, student), rival_settings(student, method)
+    name, say = f"starts/{layers}-tinybert-{safe(method)}", bench.steps.say
+    recipe = Recipe(model=str(dense), compress=settings)
+    folder = bench.steps.folder(name, lambda to: compress_folder(str(dense), to, recipe, False, say))
+    for number, (teacher, stage) in enumerate(general_stages(student), 1):
+        even = stage.model_copy(update={"map": "uniform"})
+        folder = _general(bench, folder, f"{name}-general-{number}", teacher, even)
+    return folder
+
+
 def _general(bench: Bench, start: Path, name: str, teacher: str, stage: Stage) -> Path:
     return bench.steps.folder(name, lambda to: distill_folder(str(start), to, teacher, stage, progress=bench.steps.say))
 
@@ -106,17 +126,23 @@ Losses = Callable[[tuple[Kind, int, int], Stage], Stage]
 """((kind of the task, layers of the student, of the teacher), the student's own stage) -> the stage of a rival."""
 
 
-def _distil(name: str, losses: Losses, dense: bool = False) -> Callable[[Bench, Path, str, int], Path]:
-    """With the student's rows, copies, epochs and batch. Dense weights learn at a rate of their own, embeddings among them."""
+def _unchanged(about: tuple[Kind, int, int], stage: Stage) -> Stage:  # noqa: ARG001 - one signature for all
+    return stage
+
+
+def _distil(name: str, losses: Losses) -> Callable[[Bench, Path, str, int], Path]:
+    """With the student's rows, copies, epochs and batch."""
 
     def learn(bench: Bench, start: Path, task: str, k: int) -> Path:
         about = bench.kind(task), depth(str(start)), depth(str(bench.teacher(task)))
-        stage = losses(about, bench.stage)
-        if dense:
-            stage = stage.model_copy(update={"lr": DENSE_LR, "lr_rest": DENSE_LR, "freeze_embeddings": False})
-        return bench.distilled(str(start), f"baselines/{name}", task, k, stage)
+        return bench.distilled(str(start), f"baselines/{name}", task, k, losses(about, bench.stage))
 
     return learn
+
+
+def rival_stage(how: str, about: tuple[Kind, int, int], stage: Stage) -> Stage:
+    """The student's stage with the losses kd, pkd or tinybert. Dense weights learn at a rate of their own, embeddings too."""
+    return _LOSSES[how](about, stage).model_copy(update={"lr": DENSE_LR, "lr_rest": DENSE_LR, "freeze_embeddings": False})
 
 
 def _replace_modules(name: str) -> Callable[[Bench, Path, str, int], Path]:

@@ -19,7 +19,7 @@ from tenfold.finetuning.settings import Finetune
 from tenfold.folders import complete_folder
 from tenfold.records import SCORES, Record, history, read_json
 from tenfold.safetensors_header import read_header
-from tenfold.tasks import Kind, Task, TaskSpec, read_task
+from tenfold.tasks import Kind, Task, TaskSpec, glue_task, read_task
 from tenfold.workflow.steps import Steps
 
 
@@ -133,6 +133,11 @@ def depth(model: str) -> int:
 def parameters(folder: Path) -> int:
     """Every weight in the files."""
     return sum(prod(shape) for shape in read_header(folder).shapes.values())
+
+
+def folder_name(spec: TaskSpec) -> str:
+    """Of a task's models: GLUE's name, or that of the file (or dataset) with the user's rows."""
+    return glue_task(spec.task).task.name if spec.task else safe(Path(str(spec.train).rpartition(":")[2]).stem)
 
 
 def safe(name: str) -> str:

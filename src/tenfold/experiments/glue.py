@@ -1,4 +1,4 @@
-"""STUDENT on every task of GLUE: teachers, task distillation, rivals, scores, one table.
+"""STUDENT on every task of GLUE, or on rows of the user's own: teachers, task distillation, rivals, scores, one table.
 
 The same command goes on where it was killed; with more tasks, seeds or rivals it adds to what is there.
 """
@@ -14,7 +14,7 @@ from tenfold.compression import Progress
 from tenfold.distillation.stage import Stage
 from tenfold.errors import RecipeError, TenfoldError
 from tenfold.experiments.baselines import baseline
-from tenfold.experiments.bench import Bench
+from tenfold.experiments.bench import Bench, folder_name
 from tenfold.experiments.results import results, row_of, teacher_row, warnings, write_results
 from tenfold.experiments.rival import original_of
 from tenfold.finetuning.settings import Finetune
@@ -35,6 +35,7 @@ class Table(BaseModel):
 
     tasks: tuple[str, ...] = Field((), description="default: all but WNLI; with data_dir those of them that are there")
     data_dir: str | None = Field(None, description="GLUE in its official layout; default: the hub")
+    own: TaskSpec | None = Field(None, description="rows of your own (train: FILE, ...) in place of tasks")
     limit: int | None = Field(None, ge=1, description="at most so many training rows of each task, drawn at random")
     length: int | None = Field(None, ge=8, description="tokens of a row; default: the task's")
     seeds: int = Field(1, ge=1, description="students (and rivals) of each task, with seed, seed + 1, ...")
@@ -52,13 +53,17 @@ def parse_table(data: Mapping[str, Any]) -> Table:
         table = Table.model_validate(dict(data))
     except ValidationError as error:
         found = error.errors()[0]
-        sections: dict[str, type[BaseModel]] = {"finetune": Finetune, "task": Stage}
+        sections: dict[str, type[BaseModel]] = {"finetune": Finetune, "task": Stage, "own": TaskSpec}
         known = sections.get(str(found["loc"][0]), Table) if len(found["loc"]) > 1 else Table
         raise RecipeError(explain(found, known.model_fields)) from error
     if table.task.task is not None or table.task.stage != "task":
         raise RecipeError(
             "the section task says how students are taught, got a task or stage of its own: name tasks under tasks"
         )
+    if table.own is not None and (table.tasks or table.data_dir is not None or table.own.task is not None):
+        raise RecipeError("a table takes tasks of GLUE or rows of your own (--train), got both: leave one out")
+    if table.own is not None and table.own.train is None:
+        raise RecipeError("rows of your own must have some to learn from, got none: give --train FILE")
     if table.finetune.seeds > 1 or table.finetune.theseus is not None:
         raise RecipeError("a table has seeds and rivals of its own, got finetune.seeds or theseus: give seeds and baselines")
     return table
@@ -104,7 +109,11 @@ def run_glue(
 
 
 def task_specs(table: Table) -> dict[str, TaskSpec]:
-    """By the plain name of each task, in GLUE's order of the names given."""
+    """By the plain name of each task, in GLUE's order of the names given; own rows by the name of their file."""
+    facts = {"data_dir": table.data_dir, "limit": table.limit, "length": table.length}
+    given = {key: value for key, value in facts.items() if value is not None}
+    if table.own is not None:
+        return {folder_name(table.own): table.own.model_copy(update=given)}
     names = [glue_task(name).task.name for name in table.tasks] or list(USUAL)
     if without := [name for name in names if not glue()[name].files["dev"]]:
         raise TenfoldError(
@@ -115,8 +124,6 @@ def task_specs(table: Table) -> dict[str, TaskSpec]:
         names = [name for name in names if find_folder(glue()[name], folder) is not None]
         if not names:
             raise TenfoldError(f"--data-dir must hold tasks of GLUE, got none of {', '.join(USUAL)} in {folder}")
-    facts = {"data_dir": table.data_dir, "limit": table.limit, "length": table.length}
-    given = {key: value for key, value in facts.items() if value is not None}
     return {name: TaskSpec(task=name, **given) for name in dict.fromkeys(names)}
 
 

@@ -6,7 +6,8 @@
  "rows": [{"name", "role": "student" | "teacher" | "baseline" | "cell", "title", "folder" (under OUT), "method",
            "parameters", "kept" (of the original's), "bytes",
            "scores": {"rte": {"dev": {"mean": {metric: x}, "std": {metric: x} or null, "retention": x or null,
-                                      "constant": ["seed-0 answers ..."]}}},
+                                      "constant": ["seed-0 answers ..."],
+                                      "against": [{"name", "retention", "difference", "low", "high", "p"}]}}},
            "average" (the first metric of every task), "retention" (of the teacher's average)}],
  "averages": the paper's, of the student, where it has their tasks,
  "warnings": [...], "notes": [...], "seconds": {step: s}}
@@ -19,6 +20,10 @@ from typing import Any
 
 from tenfold.experiments.bench import Bench, parameters
 from tenfold.records import RESULTS, Record, read_json, stamp, write_json
+
+AGAINST = ("name", "retention", "difference", "low", "high", "p")
+"""Of a paired bootstrap; see scores.json. The student's row is held against its teacher and every rival, others against the
+teacher."""
 
 
 def row_of(bench: Bench, name: str, role: str, title: str, place: str, record: Record) -> Record:
@@ -36,7 +41,7 @@ def teacher_row(bench: Bench, record: Record) -> Record:
     for task, entry in record["tasks"].items():
         for split, found in entry["splits"].items():
             teacher = next(each for each in found["against"] if each["role"] == "teacher")
-            about = {"mean": teacher["scores"], "std": None, "retention": 1.0, "constant": []}
+            about = {"mean": teacher["scores"], "std": None, "retention": 1.0, "constant": [], "against": []}
             scores.setdefault(task, {})[split] = about
     folder = bench.teacher(next(iter(bench.tasks)))
     named = {"name": "teacher", "role": "teacher", "title": "the original, fine-tuned: the best of its grid"}
@@ -106,6 +111,7 @@ def _cell(found: Record) -> Record:
         "std": found["std"],
         "retention": None if teacher is None else teacher["retention"],
         "constant": [f"{each['folder']} {each['constant']}" for each in found["seeds"] if each["constant"]],
+        "against": [{key: each[key] for key in AGAINST} for each in found["against"]],
     }
 
 

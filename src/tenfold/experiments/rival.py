@@ -40,14 +40,19 @@ def _stage(settings: Record) -> Stage:
     )
 
 
+def rival_settings(student: str, method: str) -> Compress:
+    """The student's way of compressing (start, text, embeddings) with another method on square tiles of one group."""
+    base = Compress(**_compressed(student).get("settings", {}))
+    return base.model_copy(update={"method": method, "to": None, "tile": "square", "group": "all", "sites": None})
+
+
 def low_rank_settings(model: str, student: str) -> Compress:
     """II-d on whole matrices of the student's sites, at the largest d with which the model has no more parameters than it."""
-    source, entry = find(model, weights=True), (made_by(student, "compress") or [{}])[-1]
-    base = Compress(**entry["settings"]) if entry else Compress()
-    sites = base.sites or parse(str(entry.get("method", "II-1"))).sites
+    source, entry = find(model, weights=True), _compressed(student)
+    sites = Compress(**entry.get("settings", {})).sites or parse(str(entry.get("method", "II-1"))).sites
     budget = parameters(_folder(find(student, weights=True)))
     stem = f"II{_SITES[sites]}"
-    settings = base.model_copy(update={"to": None, "tile": "whole", "group": "all", "sites": None, "family": base.family})
+    settings = rival_settings(student, "II-1").model_copy(update={"tile": "whole"})
     network: Any = skeleton(source)
 
     def kept(d: int) -> int:
@@ -62,6 +67,11 @@ def low_rank_settings(model: str, student: str) -> Compress:
             f"low_rank must be as small as {student} ({budget:,} parameters), got {kept(1):,} at rank 1: leave it out"
         )
     return settings.model_copy(update={"method": f"{stem}-{largest}"})
+
+
+def _compressed(student: str) -> Record:
+    """Its last compression; nothing for a student that was never compressed."""
+    return (made_by(student, "compress") or [{}])[-1]
 
 
 def _folder(source: Source) -> Path:

@@ -18,6 +18,27 @@ def rows(record: Record) -> list[tuple[str, ...]]:
     return [*found, ("floor", "", "", "", *floors, "", "")]
 
 
+GAPS = ("model", "against", "task", "split", "theirs", "retention", "difference", "95% interval", "p")
+
+
+def gaps(record: Record) -> list[tuple[str, ...]]:
+    """Student against teacher and rivals, cells against the teacher: on the same rows, in points of the first metric."""
+    theirs = {row["name"]: row["scores"] for row in record["rows"]}
+    return [
+        (row["name"], each["name"], task, split, f"{theirs[each['name']][task][split]['mean'][metric]:.1f}", *_gap(each))
+        for row in record["rows"]
+        if row["role"] in ("student", "cell")
+        for task, split, metric, _ in _splits(record)
+        for each in row["scores"][task][split]["against"]
+        if each["name"] in theirs
+    ]
+
+
+def _gap(each: Record) -> tuple[str, ...]:
+    kept = "-" if each["retention"] is None else f"{each['retention']:.1%}"
+    return kept, f"{each['difference']:+.1f}", f"{each['low']:+.1f} to {each['high']:+.1f}", f"{each['p']:.4f}"
+
+
 def _row(record: Record, row: Record) -> tuple[str, ...]:
     scores = [_score(row["scores"][task][split], metric) for task, split, metric, _ in _splits(record)]
     kept = "-" if row["retention"] is None else f"{row['retention']:.1%}"
