@@ -57,7 +57,10 @@ ASKED: dict[str, tuple[list[str], str]] = {
     "a size of more than all": (["--to", "1.5"], r"must lie between 0 and 1 .* got 1\.5"),
     "a size that is no number": (["--to", "tiny"], 'got "tiny": write 1/10, 0.1 or 10%'),
     "a size over zero": (["--to", "1/0"], 'got "1/0": write 1/10'),
-    "an unknown method": (["--method", "V-12"], r'must be one of the paper\'s names or a sum of two, got "V-12": write for'),
+    "an unknown method": (
+        ["--method", "V-12"],
+        r'must be one of the paper\'s names or a sum of two, got "V-12": did you mean "IV-',
+    ),
     "a method without its rank": (["--method", "IV-36"], 'IV a bank size and a rank.* got "IV-36": for example'),
     "no method and no size": ([], "needs either a method or a size"),
     "both": (["--method", "II-4", "--to", "1/2"], "needs either a method or a size, got method II-4 and size 1/2"),
@@ -139,6 +142,12 @@ def test_text_that_is_none_is_refused(content: bytes, message: str, place: Path)
     (place / "text.txt").write_bytes(content)
     line = refused(place, "compress", place / "model", place / "out", "--method", "II-4", "--text", place / "text.txt")
     assert message in line
+
+
+def test_text_for_a_model_of_pictures_is_refused(place: Path) -> None:
+    folder = save_folder(place / "vit", "vit")
+    line = refused(place, "compress", folder, place / "out", "--method", "II-4", "--text", place / "text.txt")
+    assert re.search(r"--text is for models that read tokens, got \S+, which reads pixel_values: leave it out", line)
 
 
 def test_text_without_a_tokenizer_is_refused(place: Path) -> None:

@@ -1,14 +1,15 @@
 """Every form on every family: exact at full rank, other outputs at low rank, the counts of the plan, the starts' order."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pico import CORPUS, PICO, inputs, pico, tokenizer
+from pico import CORPUS, PICO, VOCABULARY, inputs, pico, tokenizer
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import PreTrainedModel
+from transformers import AutoModelForSeq2SeqLM, BartConfig, PreTrainedModel, T5Config
 
 import tenfold
 from tenfold.calibration import batches_of
@@ -22,17 +23,26 @@ from tenfold.recipe import INITS
 LOW = ["II-4", "II-alpha-4", "III-8", "III-8x6", "IV-2-8", "ALBERT", "III-8+II-2", "IV-2-8+II-2", "ALBERT+II-2"]
 # Tiles of 16 x 16 divide every matrix of every family, so that one group holds them all; {n} is how many there are.
 FULL = ["II-16", "II-alpha-16", "III-16", "IV-{n}-16", "III-16+II-16", "IV-4-8+II-16", "ALBERT+II-16"]
+T5 = T5Config(
+    vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_heads=4, num_layers=2, num_decoder_layers=3, pad_token_id=0,
+    decoder_start_token_id=0,
+)  # fmt: skip
+BART = BartConfig(
+    vocab_size=VOCABULARY, d_model=32, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4, decoder_attention_heads=4,
+    encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+    decoder_start_token_id=3, forced_eos_token_id=3,
+)  # fmt: skip
 OUTSIDE = ("pooler.dense", "embeddings_project", "patch_embeddings.projection", "rotary_emb")
 """What costs FLOPs and is neither a site nor attention."""
 
 
-def output(model: PreTrainedModel, arguments: dict[str, Tensor]) -> Tensor:
-    """The hidden states of real tokens."""
+def output(model: PreTrainedModel, arguments: dict[str, Tensor], whole: bool = False) -> Tensor:
+    """The hidden states of real tokens, or the whole output."""
     with torch.no_grad():
         found = model(**arguments)[0]
     assert isinstance(found, Tensor)
     mask = arguments.get("attention_mask")
-    return found if mask is None else found[mask.bool()]
+    return found if mask is None or whole else found[mask.bool()]
 
 
 def distance(a: Tensor, b: Tensor) -> float:
@@ -259,6 +269,30 @@ def test_an_activation_start_keeps_more_of_the_hidden_states(name: str) -> None:
         compress_(network, plan, init=init, batches=text)
         errors[init] = hidden_error(network, model, text)
     assert errors["activation"] < errors["hosvd"]
+
+
+@pytest.mark.parametrize("config", [T5, BART], ids=["t5", "bart"])
+def test_an_encoder_with_a_decoder_goes_the_whole_way(config: Any, tmp_path: Path) -> None:
+    """--family auto: no file names them. Both stacks are compressed, seen on text, saved once and loaded again."""
+    torch.manual_seed(0)
+    model = AutoModelForSeq2SeqLM.from_config(config).eval()
+    arguments = inputs(pico("bert")) | {"decoder_input_ids": torch.arange(5, 8).repeat(3, 1)}
+    before, network, plan = (
+        output(model, arguments, whole=True),
+        copy.deepcopy(model),
+        tenfold.plan(model, "III-8", family="auto"),
+    )
+    compress_(network, plan, batches=batches())
+    assert {path.split(".")[0] for path in factored_layers(network.base_model)} == {"encoder", "decoder"}
+    assert parameters(network) == plan.kept("model")
+    after = output(network, arguments, whole=True)
+    assert distance(after, before) > 1e-3
+    network.save_pretrained(tmp_path)
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert torch.equal(output(loaded, arguments, whole=True), after)
+    exact = copy.deepcopy(model).double()
+    compress_(exact, tenfold.plan(exact, "II-32", family="auto"), batches=batches())
+    torch.testing.assert_close(output(exact, arguments, whole=True).float(), before, rtol=1e-3, atol=1e-4)
 
 
 def hidden_error(network: PreTrainedModel, model: PreTrainedModel, text: list[Any]) -> float:

@@ -110,6 +110,12 @@ def test_the_layers_hold(file: Path) -> None:
     assert not found, f"{file.relative_to(SRC)}\n  " + "\n  ".join(found)
 
 
+def test_the_page_on_design_has_the_layers() -> None:
+    page = (SRC.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.split("## Layers")[1].split("\n## ")[0].splitlines() if line.startswith("| `")]
+    assert [row.replace("`", "").split() for row in rows] == [line.split() for line in LAYERS.strip().splitlines()]
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [

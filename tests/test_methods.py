@@ -68,8 +68,17 @@ def test_the_examples_in_messages_are_names() -> None:
 )
 def test_what_is_no_name_is_told_some(name: str) -> None:
     with pytest.raises(
-        PlanError, match=r"a method must be one of the paper's names or a sum of two, got .*: write for example II"
+        PlanError, match=r"a method must be one of the paper's names or a sum of two, got .*: (did you mean|known:)"
     ):
+        parse(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("IV-FNN-48-384", "IV-FFN-48-384"), ("IV36-128", "IV-36-128"), ("ALBRT", "ALBERT"), ("II-alfa-245", "II-alpha-245")],
+)
+def test_what_is_no_name_is_told_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(PlanError, match=f'got "{name}": did you mean "{meant}"'):
         parse(name)
 
 

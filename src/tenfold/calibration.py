@@ -103,7 +103,7 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
                 raise _misfit(batch)
             collector.start(batch)
             with suppress(_Stop):
-                base(**{k: v.to(device) for k, v in batch.items()})
+                base(**{k: v.to(device) for k, v in {**_decoded(model, batch), **batch}.items()})
     except IndexError as error:
         raise _misfit(batch) from error
     finally:
@@ -118,6 +118,11 @@ def calibrate(model: Any, plan: Plan, batches: Iterable[Batch], layer: int | Non
             "give more text"
         )
     return calibration
+
+
+def _decoded(model: Any, batch: Batch) -> Batch:
+    """A decoder behind an encoder reads the same text."""
+    return {"decoder_input_ids": batch["input_ids"]} if getattr(model.config, "is_encoder_decoder", False) else {}
 
 
 def _misfit(batch: Batch) -> TenfoldError:

@@ -12,7 +12,7 @@ A method is what a user types; a form with its numbers checked against a group i
 import re
 from dataclasses import dataclass
 
-from tenfold.errors import PlanError
+from tenfold.errors import PlanError, nearest
 from tenfold.forms import Form, LayerShared, LowRank, Mixed, TensorTrain, Tucker
 
 ALL, ATTENTION, FFN = "all", "attention", "ffn"
@@ -34,8 +34,8 @@ class Method:
     sites: str
     parts: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
 
-    def form(self, n: int, per_layer: int) -> Form:
-        """The form for a group of n tiles, `per_layer` of them in each layer."""
+    def form(self, n: int, per_layer: int | None) -> Form:
+        """The form for a group of n tiles, `per_layer` of them in each layer; None where layers have unequal numbers."""
         forms = [_form(kind, numbers, n, per_layer) for kind, numbers in self.parts]
         if len(forms) == 1:
             return forms[0]
@@ -48,9 +48,8 @@ def parse(text: str) -> Method:
     pieces = text.strip().split("+")
     matches = [_PART.fullmatch(piece.strip()) for piece in pieces]
     if len(pieces) > 2 or any(match is None for match in matches):
-        raise PlanError(
-            f'a method must be one of the paper\'s names or a sum of two, got "{text}": write for example {EXAMPLES}'
-        )
+        close = nearest(text, EXAMPLES.split(", "))
+        raise PlanError(f'a method must be one of the paper\'s names or a sum of two, got "{text}": {close}')
     found = [match for match in matches if match is not None]
     parts = tuple(_numbers(match, text) for match in found)
     if len(parts) == 2:
@@ -81,8 +80,13 @@ def _numbers(match: re.Match[str], text: str) -> tuple[str, tuple[tuple[int, int
     return kind, tuple(ranks)
 
 
-def _form(kind: str, numbers: tuple[tuple[int, int], ...], n: int, per_layer: int) -> Form:
+def _form(kind: str, numbers: tuple[tuple[int, int], ...], n: int, per_layer: int | None) -> Form:
     if kind == "layer_shared":
+        if per_layer is None:
+            raise PlanError(
+                f"ALBERT needs the same number of tiles in every layer, got {n} tiles in unequal layers: choose --group role, "
+                "or sites that every layer has"
+            )
         return LayerShared(per_layer, n)
     if kind == "tucker":
         return Tucker(numbers[0][0], *numbers[1])

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenfold.checkpoints import Source, find, first_line, load, refuse_compressed
 from tenfold.compression import Progress, Report, compress_
-from tenfold.errors import CheckpointError
+from tenfold.errors import CheckpointError, PlanError
 from tenfold.folders import complete_folder, refuse_existing
 from tenfold.hub import plan_of, to_dense
 from tenfold.planning import Plan, plan_model
@@ -52,7 +52,7 @@ def compress_folder(model: str, out: Path, recipe: Recipe, force: bool, progress
     progress("loading the model")
     network = load(source)
     plan = plan_model(network, settings)[0].plan
-    batches = _batches(source, settings) if settings.text else None
+    batches = _batches(source, network, settings) if settings.text else None
     with complete_folder(out, force) as partial:
         report = compress_(
             network,
@@ -98,10 +98,15 @@ def export_dense(folder: str, out: Path, force: bool, progress: Progress) -> Pat
     return out
 
 
-def _batches(source: Source, settings: Compress) -> Any:
+def _batches(source: Source, network: Any, settings: Compress) -> Any:
     from tenfold.calibration import text_batches
 
     assert settings.text is not None
+    if network.main_input_name != "input_ids":
+        raise PlanError(
+            f"--text is for models that read tokens, got {source.name}, which reads {network.main_input_name}: leave it out, "
+            "or give tenfold.compress_ batches of what it reads"
+        )
     return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length, key=settings.key)
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from pico import HEADS, PICO, pico_config
 from torch import nn
+from transformers import AutoModel, BartConfig, CLIPConfig, ConvNextConfig, SwinConfig, T5Config, Wav2Vec2Config
 
 from tenfold import plan
 from tenfold.errors import PlanError
@@ -94,20 +95,55 @@ def test_a_block_that_lacks_a_role_is_named() -> None:
     assert len(find_sites(model, "bert", None)) == 15, "a role that no block has is left out"
 
 
-def test_auto_takes_the_longest_list_of_equal_blocks() -> None:
+def test_auto_takes_every_list_of_equal_blocks_and_counts_their_layers_through() -> None:
+    """An encoder and its decoder; a list inside of a block is part of the block."""
+
     def blocks(count: int) -> nn.ModuleList:
         return nn.ModuleList(
-            nn.ModuleDict({"attend": nn.Linear(4, 4), "mlp": nn.Linear(4, 8, bias=False)}) for _ in range(count)
+            nn.ModuleDict({"attend": nn.Linear(4, 4), "mlp": nn.ModuleList([nn.Linear(4, 8, bias=False)])})
+            for _ in range(count)
         )
 
     unequal = nn.ModuleList([nn.Linear(2, 2), nn.Identity(), nn.Identity(), nn.Identity()])
-    model = nn.ModuleDict({"few": blocks(2), "many": blocks(3), "unequal": unequal})
+    empty = nn.ModuleList([nn.Identity(), nn.Identity()])
+    model = nn.ModuleDict({"few": blocks(2), "many": blocks(3), "unequal": unequal, "empty": empty})
     found = find_sites(model, "", "auto")
-    assert [site.path for site in found] == [f"many.{layer}.{name}" for layer in range(3) for name in ("attend", "mlp")]
-    assert [site.role for site in found[:2]] == ["attn.attend", "ffn.mlp"]
+    names = [
+        f"{stack}.{layer}.{name}"
+        for stack, n in (("few", 2), ("many", 3))
+        for layer in range(n)
+        for name in ("attend", "mlp.0")
+    ]
+    assert [site.path for site in found] == names
+    assert [site.layer for site in found] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [site.role for site in found[:2]] == ["attn.attend", "ffn.mlp.0"]
     assert [(site.i, site.o, site.bias) for site in found[:2]] == [(4, 4, True), (4, 8, False)]
-    with pytest.raises(PlanError, match=r"--family auto needs repeated blocks .*: add a family file"):
+    with pytest.raises(PlanError, match=r"--family auto needs repeated blocks .* with a Linear inside, got none in Linear"):
         find_sites(nn.Linear(2, 2), "", "auto")
+
+
+@pytest.mark.parametrize("config", [T5Config(), BartConfig(), CLIPConfig(), Wav2Vec2Config(), SwinConfig(), ConvNextConfig()])
+def test_auto_plans_models_with_two_stacks_changing_widths_or_no_word_table(config: Any) -> None:
+    found = plan(config, "II-4", family="auto")
+    with torch.device("meta"):
+        model = AutoModel.from_config(config)
+    linear = sum(m.weight.numel() for m in model.modules() if type(m) is nn.Linear)
+    assert found.totals is not None
+    assert 0.98 * linear < found.totals.matrices <= linear
+    assert sum(group.dense for group in found.groups) == found.totals.matrices
+    assert found.kept("matrices") < found.totals.matrices / 4
+    decoder = any("decoder" in note for note in found.notes)
+    assert decoder == config.is_encoder_decoder
+    with pytest.raises(PlanError, match="this model has no table of word vectors" if found.totals.embedding == 0 else "rank"):
+        plan(config, "II-4", family="auto", embeddings=10**6)
+
+
+def test_layers_of_unequal_numbers_of_tiles_cannot_be_albert() -> None:
+    with pytest.raises(
+        PlanError, match=r"ALBERT needs the same number of tiles in every layer, got \d+ tiles in unequal layers"
+    ):
+        plan(T5Config(), "ALBERT", family="auto")
+    assert plan(T5Config(), "ALBERT", family="auto", group="role").ratio("matrices") < 0.25
 
 
 def test_only_plain_linears_are_sites() -> None:

@@ -1,6 +1,7 @@
 """From a method's name and a model's sites to a plan."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from tenfold.errors import PlanError
 from tenfold.forms import LowRank, describe
 from tenfold.methods import ALL, Method
 from tenfold.planning.plan import Group, Plan, Totals
-from tenfold.planning.sites import Site, find_embedding
+from tenfold.planning.sites import Site, find_embedding, word_table
 from tenfold.recipe import Compress
 
 PREFIX = {ALL: "", "attention": ATTENTION, "ffn": FFN}
@@ -18,7 +19,7 @@ PREFIX = {ALL: "", "attention": ATTENTION, "ffn": FFN}
 def totals(model: Any, sites: Sequence[Site]) -> Totals:
     """The counts of the uncompressed model. The word table is the one that its input embeddings hold, if any."""
     base = model.base_model
-    embedding = getattr(base.get_input_embeddings(), "weight", None)
+    embedding = getattr(word_table(base), "weight", None)
     table = embedding.numel() if embedding is not None and embedding.ndim == 2 else 0
     return Totals(
         model=sum(p.numel() for p in model.parameters()),
@@ -51,14 +52,23 @@ def build_plan(model: Any, sites: Sequence[Site], method: Method, settings: Comp
             f"a plan needs at least one matrix, got none for sites {settings.sites or method.sites}: "
             "choose all, attention or ffn"
         )
-    hidden = model.config.get_text_config().hidden_size
+    hidden = width(model, sites)
     buckets: dict[tuple[str, int, int], list[Site]] = {}
     for site in chosen:
         buckets.setdefault((_key(site, settings.group), *_tile(site, settings.tile, hidden)), []).append(site)
     groups, notes = _groups(method, buckets)
+    if getattr(model.config, "is_encoder_decoder", False):
+        notes.append(
+            "FLOPs are for as many tokens on either side, without what the decoder's attention to the encoder multiplies"
+        )
     if settings.embeddings:
         groups.append(_embedding_group(model, settings.embeddings))
     return Plan(method.name, tuple(groups), totals(model, sites), tuple(notes))
+
+
+def width(model: Any, sites: Sequence[Site]) -> int:
+    """That of the hidden states; a model whose width changes on the way names none."""
+    return getattr(model.config.get_text_config(), "hidden_size", None) or min(sites[0].i, sites[0].o)
 
 
 def _key(site: Site, grouping: str) -> str:
@@ -97,9 +107,11 @@ def _groups(method: Method, buckets: dict[tuple[str, int, int], list[Site]]) -> 
     several = len({(i, o) for _, i, o in buckets}) > 1
     groups, notes, misfits = [], [], []
     for (key, i, o), sites in buckets.items():
-        n = sum((s.i // i) * (s.o // o) for s in sites)
-        layers = len({s.layer for s in sites})
-        asked = method.form(n, n // layers)
+        counts = Counter({s.layer: 0 for s in sites})
+        for s in sites:
+            counts[s.layer] += (s.i // i) * (s.o // o)
+        n = counts.total()
+        asked = method.form(n, next(iter(counts.values())) if len(set(counts.values())) == 1 else None)
         form = asked.within(n, i, o)
         group = Group(f"{key}_{i}x{o}" if several else key, form, i, o, tuple(sites))
         if form == asked:

@@ -33,7 +33,9 @@ def find_sites(base: nn.Module, model_type: str, family: str | None) -> list[Sit
 
     A role that no block has is left out: DeBERTa has matrices for positions only where it does not share those for tokens.
     """
-    chosen = _auto(base) if family == AUTO else _known(family, model_type)
+    if family == AUTO:
+        return _auto(base)
+    chosen = _known(family, model_type)
     for layers in chosen.layers:
         blocks = _walk(base, layers)
         if isinstance(blocks, nn.ModuleList):
@@ -52,9 +54,17 @@ def find_sites(base: nn.Module, model_type: str, family: str | None) -> list[Sit
     ]
 
 
+def word_table(base: Any) -> Any:
+    """The module with the vectors that a model's input is looked up in, or None: speech and pictures have none."""
+    try:
+        return base.get_input_embeddings()
+    except NotImplementedError:
+        return None
+
+
 def find_embedding(base: Any) -> Site:
     """The table of word vectors."""
-    table = base.get_input_embeddings()
+    table = word_table(base)
     path = next((name for name, module in base.named_modules() if module is table), None)
     if path is None or not isinstance(table, nn.Embedding):
         raise PlanError(
@@ -77,10 +87,12 @@ def _site(block: nn.Module, prefix: str, role: str, spellings: tuple[str, ...], 
     path = _find(block, spellings)
     if path is None:
         raise PlanError(f"layer {layer} must have {role} at {' or '.join(spellings)}, got a block without: pass --family auto")
-    module = _walk(block, path)
-    i, o = site_shape(module)
+    return _made(f"{prefix}.{path}", role, layer, _walk(block, path))
+
+
+def _made(path: str, role: str, layer: int, module: Any) -> Site:
     kind = CONV1D if _is_conv1d(module) else LINEAR
-    return Site(f"{prefix}.{path}", role, layer, i, o, module.bias is not None, kind)
+    return Site(path, role, layer, *site_shape(module), module.bias is not None, kind)
 
 
 def _find(block: nn.Module, spellings: tuple[str, ...]) -> str | None:
@@ -108,14 +120,32 @@ def _walk(module: Any, path: str) -> Any:
     return module
 
 
-def _auto(base: nn.Module) -> Family:
-    """Every Linear inside the longest list of equal blocks."""
-    lists = [(name, m) for name, m in base.named_modules() if isinstance(m, nn.ModuleList) and len({type(b) for b in m}) == 1]
-    if not lists:
+def _auto(base: nn.Module) -> list[Site]:
+    """Every Linear inside the repeated blocks; an encoder's layers, then a decoder's, are counted through."""
+    stacks = _stacks(base)
+    if not stacks:
         raise PlanError(
-            "--family auto needs repeated blocks (a ModuleList of one class), got a model without: add a family file"
+            f"--family auto needs repeated blocks (a ModuleList of one class) with a Linear inside, got none in "
+            f"{type(base).__name__}: its matrices cannot be compressed without changing its code"
         )
-    name, blocks = max(lists, key=lambda pair: len(pair[1]))
-    paths = [path for path, module in blocks[0].named_modules() if is_site(module)]
-    sites: dict[str, tuple[str, ...]] = {(ATTENTION if "att" in path.lower() else FFN) + path: (path,) for path in paths}
-    return Family(AUTO, (), (name,), sites)
+    blocks = [(f"{name}.{index}", block) for name, stack in stacks for index, block in enumerate(stack)]
+    return [
+        _made(f"{prefix}.{path}", (ATTENTION if "att" in path.lower() else FFN) + path, layer, module)
+        for layer, (prefix, block) in enumerate(blocks)
+        for path, module in block.named_modules()
+        if path and is_site(module)
+    ]
+
+
+def _stacks(base: nn.Module) -> list[tuple[str, nn.ModuleList]]:
+    """The lists of equal blocks that hold a Linear and lie in no other such list: two for an encoder and its decoder."""
+    found: list[tuple[str, nn.ModuleList]] = []
+    for name, module in base.named_modules():
+        inside = any(name.startswith(f"{other}.") for other, _ in found)
+        if isinstance(module, nn.ModuleList) and not inside and _repeats(module):
+            found.append((name, module))
+    return found
+
+
+def _repeats(blocks: nn.ModuleList) -> bool:
+    return len({type(block) for block in blocks}) == 1 and any(is_site(m) for block in blocks for m in block.modules())

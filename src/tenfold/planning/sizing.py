@@ -8,7 +8,7 @@ from typing import Any
 
 from tenfold.errors import PlanError
 from tenfold.methods import parse
-from tenfold.planning.build import build_plan, totals
+from tenfold.planning.build import build_plan, totals, width
 from tenfold.planning.plan import MATRICES, MODEL, SCOPES, Plan, Totals
 from tenfold.planning.sites import Site
 from tenfold.recipe import Compress
@@ -77,7 +77,7 @@ def _series(sites: Sequence[Site], settings: Compress, model: Any) -> Iterator[t
     yield settings.tile, lambda d: f"III{suffix}-{d}"
     for bank in sorted({max(1, largest // 2), max(1, largest // 4)}, reverse=True):
         yield settings.tile, lambda d, bank=bank: f"IV{suffix}-{bank}-{d}"  # type: ignore[misc]
-    hidden = model.config.get_text_config().hidden_size
+    hidden = width(model, sites)
     yield settings.tile, lambda d: f"III{suffix}-{d}+II{suffix}-{max(1, round(PRIVATE * d * d / hidden))}"
 
 
