@@ -5,7 +5,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean
 
-from tenfold.analysis.heatmaps import apart, heatmap, table
+from tenfold.analysis.heatmaps import around, heatmap, table
 from tenfold.analysis.learnt import Learnt
 from tenfold.analysis.record import Figure
 from tenfold.plots import SEQUENTIAL, figure, look, save, style
@@ -48,25 +48,25 @@ def _group(each: Learnt, folder: Path, suffix: str) -> Iterator[Figure]:
 
 
 def distances(each: Learnt, path: Path) -> Figure:
-    """Layer by layer, in each layer the paper's order of blocks."""
+    """Layer by layer, in each layer the paper's order of blocks. White: at right angles."""
     title = f"Cosine distances between {VECTORS[each.vectors]}, layer by layer"
     names = [label.name for label in each.labels]
-    heatmap(path, title, each.distances, names, [f"layer {label.layer}" for label in each.labels], "1 - cosine")
+    heatmap(path, title, each.distances, names, [f"layer {label.layer}" for label in each.labels], "1 - cosine", centre=1)
     return Figure(path.name, title, each.group.name)
 
 
 def in_layers(each: Learnt, path: Path) -> Figure:
-    """The blocks on the diagonal of the first heatmap, of four layers from the first to the last."""
+    """The blocks on the diagonal of the first heatmap, of four layers: of 12 the 1st, 4th, 8th and 12th, as in the paper."""
     layers = sorted({label.layer for label in each.labels})
-    shown = [layers[round(k * (len(layers) - 1) / 3)] for k in range(4)] if len(layers) > 4 else layers
-    limits = dict(zip(("vmin", "vmax"), apart(each.distances), strict=True))
+    shown = [layers[max(round(k * len(layers) / 3) - 1, 0)] for k in range(4)] if len(layers) > 4 else layers
+    colours = around(each.distances, 1)
     chart, panels = figure(1, len(shown), size=(3.6 * len(shown) + 1.6, 4.4), squeeze=False)
     rows = []
     for axes, layer in zip(panels[0], shown, strict=True):
         members = [g for g, label in enumerate(each.labels) if label.layer == layer]
         blocks = [each.labels[g].block for g in members]
         values = each.distances[members][:, members]
-        picture = axes.imshow(values.numpy(), cmap=SEQUENTIAL, interpolation="nearest", **limits)
+        picture = axes.imshow(values.numpy(), interpolation="nearest", **colours)
         axes.grid(False)
         axes.set_title(f"layer {layer}")
         axes.tick_params(labelsize=9)

@@ -159,7 +159,7 @@ SIMILAR = {
 def similarity(found: Structure, kind: str, path: Path, group: str) -> Figure:
     names = [label.name for label in found.labels]
     blocks = [label.block for label in found.labels]
-    heatmap(path, SIMILAR[kind], found.cosines[kind], names, blocks, "cosine", centre=True)
+    heatmap(path, SIMILAR[kind], found.cosines[kind], names, blocks, "cosine", centre=0)
     return Figure(path.name, SIMILAR[kind], group)
 
 

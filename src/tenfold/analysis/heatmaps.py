@@ -8,21 +8,18 @@ from typing import Any
 from torch import Tensor
 
 from tenfold.analysis.record import Figure
-from tenfold.plots import DIVERGING, SEQUENTIAL, figure, save
+from tenfold.plots import DIVERGING, GREY, SEQUENTIAL, figure, save
 
 WRITTEN = 16
 """Columns up to which the numbers of a table fit into its cells."""
 
 
 def heatmap(
-    path: Path, title: str, values: Tensor, names: Sequence[str], runs: Sequence[str], what: str, centre: bool = False
+    path: Path, title: str, values: Tensor, names: Sequence[str], runs: Sequence[str], what: str, centre: float
 ) -> None:
-    """`runs` names each row's stretch: equal neighbours get one label between two lines."""
+    """`runs` names each row's stretch: equal neighbours get one label between two lines. `centre` is white."""
     chart, axes = figure(size=(8.4, 7))
-    low, high = apart(values)
-    reach = max(abs(low), abs(high)) or 1.0
-    limits = {"vmin": -reach, "vmax": reach, "cmap": DIVERGING} if centre else {"vmin": low, "vmax": high, "cmap": SEQUENTIAL}
-    picture = axes.imshow(values.numpy(), interpolation="nearest", **limits)
+    picture = axes.imshow(values.numpy(), interpolation="nearest", **around(values, centre))
     axes.grid(False)
     edges, start = [], 0
     for run, members in groupby(runs):
@@ -36,18 +33,19 @@ def heatmap(
     axes.set_yticks(middles[::every], labels[::every])
     if len(edges) < len(runs):
         for start, _, _ in edges[1:]:
-            axes.axhline(start - 0.5, color="white", linewidth=0.8)
-            axes.axvline(start - 0.5, color="white", linewidth=0.8)
+            axes.axhline(start - 0.5, color=GREY, linewidth=0.6)
+            axes.axvline(start - 0.5, color=GREY, linewidth=0.6)
     axes.set_title(title)
-    chart.colorbar(picture, ax=axes, label=what, shrink=0.85, extend="max" if centre else "min")
+    chart.colorbar(picture, ax=axes, label=what, shrink=0.85, extend="min" if centre else "max")
     rows = [(name, *row) for name, row in zip(names, values.tolist(), strict=True)]
     save(chart, path, rows, ("tile", *names))
 
 
-def apart(values: Tensor) -> tuple[float, float]:
-    """The least and the greatest off the diagonal: what a tile has with itself would hide the differences between others."""
+def around(values: Tensor, centre: float) -> dict[str, Any]:
+    """Colours as far to either side as values off the diagonal go: what a tile has with itself would hide the differences."""
     off = values.flatten()[:-1].unflatten(0, (len(values) - 1, len(values) + 1))[:, 1:]
-    return float(off.min()), float(off.max())
+    reach = float((off - centre).abs().max()) or 1.0
+    return {"vmin": centre - reach, "vmax": centre + reach, "cmap": DIVERGING}
 
 
 def table(
@@ -62,6 +60,7 @@ def table(
 ) -> Figure:
     """values[block, layer]; a block that a layer lacks stays white."""
     import numpy as np
+    from matplotlib.ticker import PercentFormatter
 
     grid = np.array([[values.get((block, layer), np.nan) for layer in layers] for block in blocks])
     chart, axes = figure(size=(2.6 + 0.62 * max(len(layers), 6), 1.6 + 0.42 * max(len(blocks), 4)))
@@ -72,7 +71,7 @@ def table(
     axes.set(title=title, xlabel="layer")
     if len(layers) <= WRITTEN:
         _write(axes, grid, picture, percent)
-    chart.colorbar(picture, ax=axes, label=what)
+    chart.colorbar(picture, ax=axes, label=what, format=PercentFormatter(1, decimals=0) if percent else None)
     rows = [(block, layer, values[block, layer]) for block in blocks for layer in layers if (block, layer) in values]
     save(chart, path, rows, ("block", "layer", what))
     return Figure(path.name, title, group)
