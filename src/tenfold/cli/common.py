@@ -47,7 +47,10 @@ def assignments(assignments: list[str] | None) -> dict[str, Any]:
         key, separator, value = assignment.partition("=")
         if not separator:
             raise RecipeError(f'--set takes key=value, got "{assignment}"')
-        found[key] = yaml.safe_load(value)
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise RecipeError(f"--set takes values in YAML, got {assignment}: close its brackets and quotes") from error
     return found
 
 

@@ -35,6 +35,10 @@ def sources(spec: Spec, key: str = "text") -> list[Source]:
     """What the spec names, in its order; folders and globs sorted; a file that is named twice comes once."""
     found: dict[str, Source] = {}
     for one in [spec] if isinstance(spec, str | Path) else spec:
+        if one == "":
+            raise TenfoldError(
+                "text must be a file, a folder, a glob or datasets:NAME, got an empty name: is a variable unset?"
+            )
         if str(one).startswith("datasets:"):
             found[str(one)] = NamedDataset(str(one))
         else:
