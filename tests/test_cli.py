@@ -21,6 +21,7 @@ from transformers import AutoModel, AutoTokenizer
 
 import tenfold
 from tenfold.cli import app
+from tenfold.reporting.paper import TABLES
 
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
@@ -266,6 +267,49 @@ def test_export_copies_what_lies_beside_and_is_compressed_again(folder: Path, tm
     ran("compress", tmp_path / "dense", tmp_path / "again", "--method", "III-8")
     one, other = (AutoModel.from_pretrained(tmp_path / name) for name in ("out", "again"))
     torch.testing.assert_close(output(one, inputs(one)), output(other, inputs(one)), rtol=1e-4, atol=1e-4)
+
+
+# tables
+
+
+def test_tables_prints_each_and_every_number_as_json() -> None:
+    data = ran("tables", "--json").data
+    assert [each["name"] for each in data["tables"]] == [*TABLES]
+    glue = next(each for each in data["tables"] if each["name"] == "glue")
+    assert {row[0]: row[2] for row in glue["rows"]}["BERT-III-64"] == 1_794_816
+    shown = ran("tables").out
+    assert all(f"{name}: " in shown for name in TABLES)
+    assert "BERT-III-64" in ran("tables", "glue").out
+
+
+def test_tables_check_lists_what_differs_and_tells_each_reason_once() -> None:
+    data = ran("tables", "--check", "--json").data["check"]
+    shown = ran("tables", "--check").out
+    differ = [each for each in data if not each["agrees"]]
+    assert f"{len(data) - len(differ)} of {len(data)} printed values agree." in shown
+    words = " ".join(shown.split())
+    for why in {each["why"] for each in differ}:
+        assert words.count(why) == 1
+    one = ran("tables", "larger", "--check").out
+    assert one == "80 of 80 printed values agree.\n"
+
+
+def test_the_orders_of_multiplication_are_counted_at_the_sizes_that_are_given() -> None:
+    data = ran("tables", "orders", "--at", "b=2, n=8,D=64,d=16,l=4", "--json").data["tables"][0]
+    assert data["sizes"] == {"b": 2, "n": 8, "D": 64, "d": 16, "l": 4}
+    assert {row[0]: row[2] for row in data["rows"]}["IV-2"] == 2 * 2 * 8 * 64 * 16 + 2 * 8 * 16**2 + 4 * 16**2
+    assert ran("tables", "orders", "--at", "d=64", "--check").out == "3 of 3 printed values agree.\n"
+    for words, message in {
+        ("glue", "--at", "d=4"): "the sizes of the table glue are fixed, got d: leave it out",
+        ("orders", "--at", "x=4"): "the sizes of the table orders are b, n, D, d, l, got x",
+        ("orders", "--at", "d=0"): "a size must be 1 or more, got d=0",
+        ("orders", "--at", "d=many"): 'takes letters with numbers, got "d=many"',
+        ("--at", "d=4"): "--at is for one table, got d=4 for all",
+        ("gleu",): 'got "gleu": did you mean "glue"',
+    }.items():
+        done = run("tables", *words)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
 
 
 # Processes

@@ -3,7 +3,8 @@
 Letters as in the paper: L layers, D width, d rank, l bank; a tile is its D x D block.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from inspect import signature
 from math import prod
 from statistics import fmean
 
@@ -108,7 +109,7 @@ def slips() -> Table:
     return Table("slips", "Where the paper contradicts itself", ("where", "it says", "but"), rows)
 
 
-TABLES: dict[str, Callable[[], Table]] = {
+TABLES: dict[str, Callable[..., Table]] = {
     "complexity": complexity,
     "orders": orders,
     "glue": glue,
@@ -121,12 +122,19 @@ TABLES: dict[str, Callable[[], Table]] = {
 }
 
 
-def table(name: str) -> Table:
+def table(name: str, sizes: Mapping[str, int] | None = None) -> Table:
+    """One table, at other `sizes` where it is made for any: b, n, D, d, l."""
     if name not in TABLES:
         raise TenfoldError(f'a table must be one of the paper\'s, got "{name}": {nearest(name, TABLES)}')
-    return TABLES[name]()
+    known, given = signature(TABLES[name]).parameters, sizes or {}
+    for letter, value in given.items():
+        if letter not in known:
+            raise TenfoldError(f"the sizes of the table {name} are {', '.join(known) or 'fixed'}, got {letter}: leave it out")
+        if value < 1:
+            raise TenfoldError(f"a size must be 1 or more, got {letter}={value}: give another")
+    return TABLES[name](**given)
 
 
-def check(name: str | None = None) -> list[Difference]:
+def check(name: str | None = None, sizes: Mapping[str, int] | None = None) -> list[Difference]:
     """Every printed cell of one table, or of all, beside ours. One that does not agree carries the reason."""
-    return [difference for each in ([name] if name else TABLES) for difference in compare(table(each))]
+    return [difference for each in ([name] if name else TABLES) for difference in compare(table(each, sizes))]
