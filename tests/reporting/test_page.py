@@ -13,9 +13,11 @@ import typer
 from pico import save_folder
 
 from tenfold.cli import app
+from tenfold.plots import figure, save, style
 from tenfold.records import ANALYSIS, REPORT
 from tenfold.reporting.collect import collect
 from tenfold.reporting.page import embedded, write_report
+from tenfold.reporting.sections.analysed import embedded as picture
 from tenfold.reporting.story import missing
 
 EVIL = '</script><img src=x onerror="alert(1)">'
@@ -237,3 +239,24 @@ def test_a_real_run(tmp_path: Path) -> None:
     assert original["values"]["parameters:model"] == totals.model
     assert small["values"]["parameters:model"] == result.plan.kept("model")
     assert original["values"]["disk"] == (model / "model.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize(("size", "broad"), [((4, 4), False), ((8, 4), True)])
+def test_pictures_are_inside_and_broad_ones_as_wide_as_the_page(tmp_path: Path, size: tuple[float, float], broad: bool) -> None:
+    with style():
+        chart, _ = figure(size=size)
+        file, *_ = save(chart, tmp_path / "a <b>", [], ())
+    shown = picture(file, "a <b>")
+    assert f'width="{120 * size[0]:.0f}" height="{120 * size[1]:.0f}"' in shown
+    assert ('class="picture broad"' in shown) == broad
+    assert 'src="data:image/png;base64,' in shown and shown.count("a &lt;b&gt;") == 2
+
+
+def test_figures_say_their_group_only_where_there_are_several(tmp_path: Path) -> None:
+    folder = made_up.analyse(made_up.full(tmp_path / "one"))
+    title = "Distances between factors"
+    assert f"<figcaption>{title}</figcaption>" in write_report(folder).read_text(encoding="utf-8")
+    file = folder / ANALYSIS / "analysis.json"
+    record = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**record, "groups": record["groups"] * 2}), encoding="utf-8")
+    assert f"<figcaption>{title} (all)</figcaption>" in write_report(folder).read_text(encoding="utf-8")

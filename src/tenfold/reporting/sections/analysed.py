@@ -8,13 +8,17 @@ from tenfold.reporting.collect import Run
 from tenfold.reporting.html import Child, Html, absent, bullets, join, tag
 from tenfold.reporting.records import Analysis, Picture
 
+BROAD = 1.7
+
 
 def analysed(run: Run, command: str | None) -> Html | None:
     """None for a model without factors."""
     if run.analysis is None:
         return None if run.plan is None else absent("Not analysed", command)
     folder = run.folder / ANALYSIS
-    parts: list[Child] = [_figure(folder, picture) for picture in run.analysis.figures if _file(folder, picture).is_file()]
+    several = len(run.analysis.groups) > 1
+    shown = [picture for picture in run.analysis.figures if _file(folder, picture).is_file()]
+    parts: list[Child] = [_figure(folder, picture, several) for picture in shown]
     if run.analysis.notes:
         parts.append(bullets(run.analysis.notes))
     return join(parts, "\n")
@@ -35,12 +39,14 @@ def _file(folder: Path, picture: Picture) -> Path:
     return folder / f"{Path(picture.name).name}.png"
 
 
-def _figure(folder: Path, picture: Picture) -> Html:
-    title = f"{picture.title} ({picture.group})" if picture.group else picture.title
+def _figure(folder: Path, picture: Picture, several: bool) -> Html:
+    title = f"{picture.title} ({picture.group})" if several and picture.group else picture.title
     return embedded(_file(folder, picture), title)
 
 
 def embedded(file: Path, title: str) -> Html:
-    """A PNG inside the page."""
-    data = b64encode(file.read_bytes()).decode()
-    return tag("figure", tag("img", src=f"data:image/png;base64,{data}", alt=title), tag("figcaption", title), class_="picture")
+    """A PNG inside the page, as wide as the page where it is much wider than high."""
+    data = file.read_bytes()
+    width, height = (int.from_bytes(data[at : at + 4]) for at in (16, 20))  # of its first chunk
+    picture = tag("img", src=f"data:image/png;base64,{b64encode(data).decode()}", alt=title, width=width, height=height)
+    return tag("figure", picture, tag("figcaption", title), class_=f"picture{' broad' * (width > BROAD * height)}")
