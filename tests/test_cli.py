@@ -202,6 +202,17 @@ def test_random_starts_follow_the_seed(folder: Path, tmp_path: Path) -> None:
     assert weights("c", 2) != first
 
 
+def test_what_has_no_effect_and_too_little_text_are_told(folder: Path, text: Path, tmp_path: Path) -> None:
+    assert (
+        ran("plan", folder, "--method", "II-2", "--of", "paper", "--json").data["notes"][0].startswith("without effect: of is")
+    )
+    words = ["compress", folder, tmp_path / "out", "--method", "II-2", "--force", "--text", text, "--set", "compress.length=32"]
+    assert "note: without effect: text is not read: the start hosvd" in ran(*words, "--init", "hosvd").out
+    [note] = ran(*words, "--json").data["notes"]
+    assert re.fullmatch(r"the text fills [\d,]+ tokens, fewer than the 16,384 asked for", note)
+    assert ran(*words, "--tokens", 1024, "--json").data["notes"] == []
+
+
 def test_force_replaces(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ran("compress", folder, out, "--method", "II-2")

@@ -49,6 +49,30 @@ def test_a_wrong_recipe_is_refused(data: dict[str, Any], message: str) -> None:
         parse_recipe(data)
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, []),
+        ({"text": "a.txt", "tokens": 5, "rounds": 5}, []),
+        ({"init": "hooi", "rounds": 5}, []),
+        ({"init": "random", "text": "a.txt", "recollect": True}, []),
+        ({"of": "paper"}, ["of is for a size"]),
+        ({"of": "paper", "method": None, "to": "1/2"}, []),
+        ({"init": "hosvd", "text": "a.txt"}, ["text is not read: the start hosvd"]),
+        ({"tokens": 5, "length": 16}, ["tokens, length without text"]),
+        ({"rounds": 5}, ["rounds are for hooi and activation, the start is hosvd"]),
+        (
+            {"init": "random", "rounds": 0, "key": "x"},
+            ["key without text", "rounds are for hooi and activation, the start is random"],
+        ),
+    ],
+)
+def test_what_has_no_effect_is_told(settings: dict[str, Any], told: list[str]) -> None:
+    found = Compress(**{"method": "II-4"} | settings).unused()
+    assert len(found) == len(told)
+    assert all(one.startswith(f"without effect: {other}") for one, other in zip(found, told, strict=True))
+
+
 def test_a_recipe_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Compress().method = "III-64"  # type: ignore[misc]

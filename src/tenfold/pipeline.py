@@ -3,10 +3,11 @@
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tenfold.calibration import Batch, text_batches
 from tenfold.checkpoints import Source, find, first_line, load, refuse_compressed
 from tenfold.compression import Progress, Report, compress_
 from tenfold.errors import CheckpointError, PlanError
@@ -52,7 +53,8 @@ def compress_folder(model: str, out: Path, recipe: Recipe, force: bool, progress
     progress("loading the model")
     network = load(source)
     plan = plan_model(network, settings)[0].plan
-    batches = _batches(source, network, settings) if settings.text else None
+    batches = _batches(source, network, settings) if settings.reads_text else None
+    plan = replace(plan, notes=plan.notes + _shortage(batches, settings))
     with complete_folder(out, force) as partial:
         report = compress_(
             network,
@@ -98,9 +100,7 @@ def export_dense(folder: str, out: Path, force: bool, progress: Progress) -> Pat
     return out
 
 
-def _batches(source: Source, network: Any, settings: Compress) -> Any:
-    from tenfold.calibration import text_batches
-
+def _batches(source: Source, network: Any, settings: Compress) -> list[Batch]:
     assert settings.text is not None
     if network.main_input_name != "input_ids":
         raise PlanError(
@@ -108,6 +108,13 @@ def _batches(source: Source, network: Any, settings: Compress) -> Any:
             "or give tenfold.compress_ batches of what it reads"
         )
     return text_batches(tokenizer_of(source), settings.text, settings.tokens, settings.length, key=settings.key)
+
+
+def _shortage(batches: list[Batch] | None, settings: Compress) -> tuple[str, ...]:
+    seen = sum(batch["input_ids"].numel() for batch in batches or [])
+    if batches is None or seen >= settings.tokens // settings.length * settings.length:
+        return ()
+    return (f"the text fills {seen:,} tokens, fewer than the {settings.tokens:,} asked for",)
 
 
 def tokenizer_of(source: Source, remedy: str = "add it, or take --init hosvd") -> Any:

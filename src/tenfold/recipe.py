@@ -36,6 +36,26 @@ class Compress(BaseModel):
     length: int = Field(128, ge=8, description="in rows of this length")
     seed: int = 0
 
+    @property
+    def reads_text(self) -> bool:
+        return self.text is not None and (self.recollect or self.init in ("auto", "activation"))
+
+    def unused(self) -> tuple[str, ...]:
+        """What is asked for and has no effect, a sentence each."""
+        start = self.init if self.init != "auto" else "activation" if self.text is not None else "hosvd"
+        about_text = self._changed("tokens", "length", "key")
+        rules = {
+            "of is for a size (to), and a method is asked for": self.to is None and bool(self._changed("of")),
+            f"text is not read: the start {start} looks at the weights alone": self.text is not None and not self.reads_text,
+            f"{', '.join(about_text)} without text": self.text is None and bool(about_text),
+            f"rounds are for hooi and activation, the start is {start}": start in ("random", "hosvd")
+            and bool(self._changed("rounds")),
+        }
+        return tuple(f"without effect: {rule}" for rule, holds in rules.items() if holds)
+
+    def _changed(self, *keys: str) -> list[str]:
+        return [key for key in keys if getattr(self, key) != type(self).model_fields[key].default]
+
 
 class Recipe(BaseModel):
     """A recipe file of compress; `tenfold.workflow` adds the sections of what comes after."""

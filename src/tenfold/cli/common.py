@@ -67,10 +67,11 @@ def print_json(data: Any) -> None:
 
 
 @contextlib.contextmanager
-def progress(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """A line that says what is going on, on standard error, where a person looks at it. What follows takes long."""
-    gc.freeze()
-    gc.enable()
+def progress(quiet: bool, long: bool = True) -> Iterator[Callable[[str], None]]:
+    """A line that says what is going on, on standard error, where a person looks at it. What takes `long` collects garbage."""
+    if long:
+        gc.freeze()
+        gc.enable()
     if quiet or not err_console.is_terminal:
         yield lambda _: None
         return

@@ -56,12 +56,14 @@ def plan(
     Example: tenfold plan bert-base-uncased --method IV-36-128
     """
     settings = compress_recipe(recipe, set_, method, to, of, sites, group, tile, family, embeddings, seed=seed)
-    from tenfold.checkpoints import find, refuse_compressed, skeleton
-    from tenfold.planning import plan_model
+    with progress(as_json, long=False) as say:
+        say("reading the config")
+        from tenfold.checkpoints import find, refuse_compressed, skeleton
+        from tenfold.planning import plan_model
 
-    source = find(model, weights=False)
-    refuse_compressed(source)
-    candidates = plan_model(skeleton(source), settings.compress)
+        source = find(model, weights=False)
+        refuse_compressed(source)
+        candidates = plan_model(skeleton(source), settings.compress)
     if as_json:
         chosen = candidates[0]
         print_json(

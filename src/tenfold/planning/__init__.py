@@ -1,5 +1,6 @@
 """What will happen to a model, worked out from its shapes alone."""
 
+from dataclasses import replace
 from typing import Any
 
 from tenfold.errors import PlanError
@@ -18,11 +19,19 @@ def plan_model(model: Any, settings: Compress) -> list[Candidate]:
             f"a plan needs either a method or a size, got method {settings.method} and size {settings.to}: name one of them"
         )
     sites = find_sites(model.base_model, model.config.model_type, settings.family)
+    return [_with_notes(found, settings.unused()) for found in _candidates(model, sites, settings)]
+
+
+def _candidates(model: Any, sites: list[Site], settings: Compress) -> list[Candidate]:
     if settings.to is not None:
         return size_plans(model, sites, settings)
     assert settings.method is not None
     plan = build_plan(model, sites, parse(settings.method), settings)
     return [Candidate(plan, settings.tile, chosen=True)]
+
+
+def _with_notes(found: Candidate, notes: tuple[str, ...]) -> Candidate:
+    return replace(found, plan=replace(found.plan, notes=found.plan.notes + notes))
 
 
 __all__ = [
