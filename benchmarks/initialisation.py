@@ -1,6 +1,7 @@
 """How far each form and each start is from the original before any training.
 
-    python benchmarks/initialisation.py MODEL --text TRAIN.txt --held-out VALID.txt [--sizes 1/2,1/7,1/48] [--out FOLDER]
+    python benchmarks/initialisation.py MODEL --text TRAIN.txt --held-out VALID.txt [--sizes 1/2,1/7,1/48]
+        [--starts random,hosvd,hooi,activation,recollected] [--out FOLDER]
 
 For every size (of the matrices) and every form the planner offers at that size: the error of the last hidden states on
 held-out text, mean square over variance (1 is as bad as a constant), and the mean cosine of the mean-pooled vectors with the
@@ -43,12 +44,17 @@ def errors(ours: torch.Tensor, reference: torch.Tensor) -> dict[str, float]:
 
 
 def cells(
-    model: Any, candidate: Candidate, text: list[Batch], held_out: list[Batch], reference: torch.Tensor
+    model: Any,
+    candidate: Candidate,
+    text: list[Batch],
+    held_out: list[Batch],
+    reference: torch.Tensor,
+    starts: list[str],
 ) -> dict[str, Any]:
     """One row: every start for one plan."""
     calibration = calibrate(model, candidate.plan, text)
     row: dict[str, Any] = {}
-    for start in STARTS:
+    for start in starts:
         if start == "hooi" and candidate.plan.method.startswith("II-"):
             continue  # a private SVD has nothing to alternate
         network = copy.deepcopy(model)
@@ -73,12 +79,19 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def options(arguments: argparse.Namespace) -> list[str]:
+    """What the numbers depend on; files by their names, wherever they lay."""
+    words = ["--text", arguments.text.name, "--held-out", arguments.held_out.name, "--sizes", arguments.sizes]
+    return [*words, "--starts", arguments.starts, "--tokens", str(arguments.tokens)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("--text", type=Path, required=True)
     parser.add_argument("--held-out", type=Path, required=True)
     parser.add_argument("--sizes", default="1/2,1/7,1/48")
+    parser.add_argument("--starts", default=",".join(STARTS), help="some of them, for a quick look")
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
@@ -92,7 +105,7 @@ def main() -> None:
     rows = []
     for size in arguments.sizes.split(","):
         for candidate in plan_model(model, Compress(to=size, of="matrices")):
-            starts = cells(model, candidate, text, held_out, reference)
+            starts = cells(model, candidate, text, held_out, reference, arguments.starts.split(","))
             plan = candidate.plan
             kept = sum(group.parameters for group in plan.groups)
             rows.append({"size": size, "method": plan.method, "tile": candidate.tile, "parameters": kept, "starts": starts})
@@ -100,7 +113,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     result = {
         "model": Path(arguments.model).name,
-        "command": ["python", "benchmarks/initialisation.py", Path(arguments.model).name, *sys.argv[2:]],
+        "command": ["python", "benchmarks/initialisation.py", Path(arguments.model).name, *options(arguments)],
         "tokens": arguments.tokens,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__, "tenfold": tenfold.__version__},
