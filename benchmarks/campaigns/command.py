@@ -1,6 +1,7 @@
 """The command line of a campaign: verbs to functions."""
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -10,10 +11,13 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from transformers.utils import logging
+
 from campaigns import packing, publishing, searching
 from campaigns.general import teach_all
 from campaigns.places import Budget, Places, Spent
 from campaigns.speeding import measure_speed
+from campaigns.students import folder_of, is_ready
 from campaigns.table import load_campaign, shipped
 from campaigns.tasks import teach_student, teach_teacher
 from tenfold.errors import Interrupted, TenfoldError, nearest
@@ -25,6 +29,7 @@ SPENT = 75
 
 def main(arguments: Sequence[str], about: str) -> int:
     asked = _parser(about).parse_args(arguments)
+    _settle()
     try:
         asked.verb(asked)
     except Spent as error:
@@ -37,6 +42,13 @@ def main(arguments: Sequence[str], about: str) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _settle() -> None:
+    """No bars and no word of heads that are not there yet; and accelerate collects garbage after every cell."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    gc.freeze()
 
 
 def _parser(about: str) -> argparse.ArgumentParser:
@@ -127,12 +139,25 @@ def _tasks(asked: argparse.Namespace) -> None:
     places, budget = _places(asked), Budget(asked.minutes)
     tasks = _some(asked.tasks, [*places.campaign.tasks], "tasks")
     seeds = {task: min(asked.seeds or 10**9, places.campaign.seeds_of(task)) for task in tasks}
+    chosen = _ready(asked, places)
     for task in tasks:
         for k in range(seeds[task]):
             teach_teacher(places, task, k, _say, budget)
-    cells = [(k, row, task) for task in tasks for k in range(seeds[task]) for row in _rows(asked, places)]
+    cells = [(k, row, task) for task in tasks for k in range(seeds[task]) for row in chosen]
     cells.sort(key=lambda cell: cell[0])  # the first seed of everything before the second of anything
     _each(asked.jobs, _student_cell, [(places, row, task, k, budget, asked.keep) for k, row, task in cells])
+
+
+def _ready(asked: argparse.Namespace, places: Places) -> list[str]:
+    """The rows whose general stage is over, with the folders that their tasks start from. One that is named must be ready."""
+    found = []
+    for row in _rows(asked, places):
+        if asked.rows or is_ready(places, row):
+            folder_of(places, row, _say)
+            found.append(row)
+        else:
+            _say(f"{row}: its general stage is not over yet, passed over")
+    return found
 
 
 def _student_cell(places: Places, row: str, task: str, k: int, budget: Budget, keep: bool) -> None:
@@ -147,7 +172,7 @@ def _each(jobs: int, work: Callable[..., None], cells: Sequence[tuple[Any, ...]]
         for cell in cells:
             work(*cell)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_settle) as pool:
         for future in [pool.submit(work, *cell) for cell in cells]:
             future.result()
 

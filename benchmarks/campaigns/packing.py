@@ -31,7 +31,8 @@ from tenfold.tasks import glue
 
 CHUNK = 1 << 22
 STATES = ("teachers", "trunks", "students")
-README = """tenfold {version}, the campaign {name}. Python 3.11 or later with torch, transformers, accelerate and safetensors.
+README = """tenfold {version}, the campaign {name}. It needs Python 3.11 or later with torch, transformers, accelerate,
+safetensors, scipy, scikit-learn, matplotlib, PyYAML and pydantic; no datasets, and no connection.
 
     python -m pip install --no-index --find-links wheels pydantic    # where it is not there, and wheels were packed
     export PYTHONPATH=$PWD

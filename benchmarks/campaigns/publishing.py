@@ -10,7 +10,6 @@ from campaigns.places import Places
 from campaigns.table import Campaign, start_of
 from campaigns.tasks import TEACHERS
 from tenfold.errors import TenfoldError
-from tenfold.plots import figure, look, save, style
 from tenfold.records import Record, read_json, write_json
 
 BEGIN, END = "<!-- made by benchmarks/campaign.py table: {} -->", "<!-- end -->"
@@ -129,6 +128,8 @@ def write_page(campaigns: Sequence[Campaign], results: Path, page: Path) -> None
 
 def plot(campaigns: Sequence[Campaign], results: Path, docs: Path) -> list[Path]:
     """docs/results-NAME.png: score against size, and against the minutes of the general stage, with the CSV of both."""
+    from tenfold.plots import figure, look, save, style  # matplotlib, which a machine that only runs cells may lack
+
     made = []
     for campaign in campaigns:
         teacher, lines = lines_of(_read(campaign, results))

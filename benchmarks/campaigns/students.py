@@ -18,7 +18,8 @@ from tenfold.finetuning.blocks import block_list
 from tenfold.folders import complete_folder
 from tenfold.pipeline import copy_beside
 from tenfold.planning import MATRICES, MODEL, PAPER, Plan, plan_model
-from tenfold.records import Record, read_json
+from tenfold.recipe import Compress
+from tenfold.records import Record
 from tenfold.text import Corpus
 
 AT_A_TIME = 16
@@ -78,8 +79,6 @@ def size_of(places: Places, row: str) -> Record:
 
 def _every_matrix(network: Any) -> Plan:
     """A plan only for its counts of the original."""
-    from tenfold.recipe import Compress
-
     return plan_model(network, Compress(method="II-1", tile="whole"))[0].plan
 
 
@@ -93,6 +92,10 @@ def save_student(places: Places, row: str, network: Any, facts: Record) -> Recor
     return {"dtype": start.schedule.dtype, "lost": lost, "bytes": path.stat().st_size}
 
 
+def is_ready(places: Places, row: str) -> bool:
+    return start_of(places.campaign, row).general is None or student_file(places, row).is_file()
+
+
 def folder_of(places: Places, row: str, say: Say) -> Path:
     """The whole model folder that task stages start from, made out of the student's file. It can be removed at any time."""
     path = student_file(places, row)
@@ -100,7 +103,7 @@ def folder_of(places: Places, row: str, say: Say) -> Path:
     if folder.is_dir():
         return folder
     if not path.is_file():
-        if start_of(places.campaign, row).general is not None:
+        if not is_ready(places, row):
             raise TenfoldError(f"tasks need a student after its general stage, got none for {row}: run general --rows {row}")
         say(f"{row}: compressing")
         save_student(places, row, begun(places, row, say), {"tokens": 0})
@@ -109,8 +112,3 @@ def folder_of(places: Places, row: str, say: Say) -> Path:
         network.save_pretrained(partial)
         copy_beside(places.original, partial)
     return folder
-
-
-def general_result(places: Places, row: str) -> Record | None:
-    found: Record | None = read_json(places.result(row, "general"))
-    return found

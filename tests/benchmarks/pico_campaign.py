@@ -1,5 +1,6 @@
 """A campaign of pico models and pico tasks, and the places that it runs in."""
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def silent(_: str) -> None:
 
 def given(folder: Path) -> Path:
     """models/bert and data, which all campaigns of a test module share."""
+    gc.freeze()  # accelerate collects garbage after every training: half a second over all that was imported
     save_folder(folder / "models/bert", "bert")
     (folder / "data/glue").mkdir(parents=True)
     write_text(folder / "data/wiki.txt", times=1)

@@ -20,7 +20,7 @@ from campaigns.publishing import BEGIN, END, listing, plot, summary, tables, wri
 from campaigns.rows import rows_of
 from campaigns.searching import search
 from campaigns.students import folder_of, student_file
-from campaigns.table import corpus_stage, load_campaign, parse_campaign, shipped, start_of, task_stage
+from campaigns.table import Row, corpus_stage, load_campaign, parse_campaign, shipped, start_of, task_stage
 from campaigns.tasks import choosing_teacher, spec_of, teach_student, teach_teacher
 from distilling import same
 from safetensors.torch import load_file, save_file
@@ -32,6 +32,7 @@ from tenfold.planning import plan_model
 from tenfold.records import read_json
 from tenfold.tasks import load_task
 
+ROOT = Path(__file__).parents[2]
 SEARCH = {"row": "II-4", "tasks": ["stsb"], "factors": {"task.lr": [1e30], "general.lr": [1e-3]}}
 ROWS = {**DATA["rows"], "II-4 start": {"compress": {"method": "II-4"}, "general": False}}
 
@@ -281,6 +282,13 @@ def test_the_command_line(here: Path, run: Places, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == 'error: --rows names rows of the campaign, got "II-5": did you mean "II-4"?\n'
     assert ask(run, here, "tasks", "--rows", "III-16,II-4 start", "--tasks", "stsb") == 0
     assert ask(run, here, "teachers", "--tasks", "rte") == 0
+    more = {**run.campaign.rows, "later": Row(compress={"method": "II-5"})}
+    later = replace(run, campaign=run.campaign.model_copy(update={"rows": more}))
+    assert ask(later, here, "tasks", "--rows", "later") == 2
+    assert "run general --rows later" in capsys.readouterr().err
+    assert ask(later, here, "tasks", "--tasks", "rte") == 0
+    assert "later: its general stage is not over yet, passed over" in capsys.readouterr().err
+    assert ask(run, here, "teachers", "--tasks", "rte") == 0
     assert "teacher of rte, seed 0: accuracy" in capsys.readouterr().err
 
 
@@ -289,8 +297,8 @@ def test_several_processes_take_a_cell_each(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[Any] = []
 
     class Pool:
-        def __init__(self, jobs: int, mp_context: Any) -> None:
-            assert jobs == 3 and mp_context.get_start_method() == "spawn"
+        def __init__(self, jobs: int, mp_context: Any, initializer: Any) -> None:
+            assert jobs == 3 and callable(initializer) and mp_context.get_start_method() == "spawn"
 
         def __enter__(self) -> "Pool":
             return self
@@ -345,6 +353,15 @@ def test_rivals_take_their_own_losses_and_rates(here: Path, run: Places) -> None
     assert [loss.name for loss in stage.losses or ()] == ["answers", "hard_labels"]
     assert (stage.lr, stage.lr_rest, stage.freeze_embeddings, stage.map) == (5e-5, 5e-5, False, "uniform")
     assert tasks._stage(found, "fast", student, teacher, spec_of(found, "stsb"), 0).lr == 1e-3
+
+
+def test_what_is_published_is_what_the_committed_results_give(tmp_path: Path) -> None:
+    campaigns, results = [load_campaign(name) for name in shipped()], ROOT / "benchmarks/results/campaign"
+    page = ROOT / "docs/results.md"
+    (tmp_path / "page.md").write_bytes(page.read_bytes())
+    write_page(campaigns, results, tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
+    assert (read_json(ROOT / "benchmarks/results/summary.json") or {}) == summary(campaigns, results)
 
 
 SHAPES = {"all-MiniLM-L6-v2": (6, 384), "all-MiniLM-L6-v2-cpu": (6, 384), "all-mpnet-base-v2": (12, 768), "e5-small": (12, 384)}
