@@ -78,6 +78,8 @@ def test_the_tables_hold_what_the_record_says(explored: Path) -> None:
     for row in record(explored)["predictions"]:
         assert drawn["weights", row["method"], row["size"]] == row["weight_error"]
         assert drawn["outputs on real text", row["method"], row["size"]] == row["output_error"]
+    chance = [float(row["captured"]) for row in curves if row["line"] == "random numbers"]
+    assert chance[len(chance) // 2] == group["weights"]["half_random"] and group["outputs"]["half_random"] is None
     pairs = {row["pair"] for row in table(explored / "pairs-weights.csv") if row["line"] == "along rows"}
     assert len(pairs) == 5
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenfold.analysis.heatmaps import heatmap, table
 from tenfold.analysis.record import Figure
-from tenfold.analysis.views import Pairs, Structure, Variance
+from tenfold.analysis.views import Curves, Pairs, Structure, Variance
 from tenfold.planning import parse_ratio
 from tenfold.plots import GREY, PALETTE, figure, look, save, style
 
@@ -62,6 +62,7 @@ def curves(variance: Variance, view: str, path: Path, group: str) -> Figure:
         mean = found.mean([g for g, label in enumerate(variance.labels) if label.role == role])
         axes.plot(x, mean, **look(index), markevery=(index % 8 + 2, 12), label=role)
         rows += [("mean of role", role, k, y) for k, y in zip(found.kept, mean, strict=True)]
+    rows += [("random numbers", "", *row) for row in _chance(axes, found)]
     _half(axes)
     axes.legend(loc="lower right", ncols=2 if len(roles) > 4 else 1)
     title = f"{WHAT[view].capitalize()} held by a tile's first dimensions"
@@ -102,6 +103,7 @@ def joined(pairs: dict[str, Pairs], variance: Variance, view: str, path: Path, g
             linestyle="--",
             label="single tiles, mean",
         )
+        rows += [(f"random numbers {way}", "", "", *row) for row in _chance(axes, found.curves)]
         _half(axes)
         axes.legend(loc="lower right")
         _share(axes, f"joined {way}", f"dimensions kept / {size}", f"{WHAT[view]} captured" if axes is panels[0] else "")
@@ -202,6 +204,15 @@ def series(prediction: "Prediction") -> str:
     if shared == "II":
         return f"II {tile}"
     return f"IV, bank of {method.split('-')[-2]}" if shared == "IV" else shared.replace("+", " + ")
+
+
+def _chance(axes: Any, found: Curves) -> list[tuple[int, float]]:
+    """The curve of random numbers, where there is one: what is above it is structure."""
+    if found.random is None:
+        return []
+    x = [k / found.kept[-1] for k in found.kept]
+    axes.plot(x, found.random, color="black", linestyle=":", linewidth=1.6, label="random numbers")
+    return list(zip(found.kept, found.random, strict=True))
 
 
 def _half(axes: Any) -> None:

@@ -8,12 +8,13 @@
     notes           [text]
 
 Tiles count layer by layer from layer 0; a tile is {"name": "0 ffn.in 2", "path", "role", "layer", "part": 0 or from 1, ...}.
-"half" is the share captured by half of the dimensions; errors are shares of a squared norm.
+"half" is the share captured by half of the dimensions, "half_random" that of a matrix of random numbers (of weights only);
+errors are shares of a squared norm.
 
 explore
     settings        what was asked for
     groups          [{"name", "tile": [i, o], "weights": LOOK, "outputs": LOOK or null, "modes", "orthogonality", "similarity"}]
-      LOOK          {"kept": [dimensions], "mean": [captured], "half", "half_least", "half_most",
+      LOOK          {"kept": [dimensions], "mean": [captured], "half", "half_least", "half_most", "half_random",
                      "roles": {role: {"half", ..., "curve"}}, "layers": {layer: {"half", ...}},
                      "tiles": [{..., "half", "ninety": dimensions for 90%, "stable_rank", "entropy_rank",
                                 "numerical_rank", "energy"}],

@@ -3,11 +3,11 @@
 There are two looks: at the weights, and at S^(1/2) W, whose energies are those of the outputs on real text.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import pi, sqrt
+from random import Random
 from statistics import fmean
 from typing import Any
 
@@ -34,11 +34,15 @@ RELATIONS = ("same matrix", "same block of another layer", "same layer", "other"
 
 @dataclass(frozen=True)
 class Curves:
-    """Share captured against kept dimensions: one row of `captured` for each of `names`."""
+    """Share captured against kept dimensions: one row of `captured` for each of `names`.
+
+    random: what a matrix of independent random numbers has, where that is something to compare with.
+    """
 
     kept: list[int]
     names: list[str]
     captured: list[list[float]]
+    random: list[float] | None = None
 
     @property
     def half(self) -> list[float]:
@@ -50,7 +54,14 @@ class Curves:
         return [fmean(self.captured[r][k] for r in chosen) for k in range(len(self.kept))]
 
     def summary(self) -> dict[str, Any]:
-        return {"kept": self.kept, "mean": self.mean(), **spread(self.half)}
+        chance = None if self.random is None else self.random[self.kept.index(self.kept[-1] // 2)]
+        return {"kept": self.kept, "mean": self.mean(), **spread(self.half), "half_random": chance}
+
+
+def by_chance(i: int, o: int, kept: Sequence[int]) -> list[float]:
+    """The curve of a matrix (i, o) of independent normal numbers: half of its dimensions hold 89% where it is square."""
+    noise = torch.randn(i, o, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return captured(variances(noise), kept)
 
 
 def spread(half: Sequence[float]) -> dict[str, float]:
@@ -84,7 +95,8 @@ def variance(stack: Stack, names: list[Label], spectra: Sequence[Tensor]) -> Var
     weighted = isinstance(stack, Outputs)
     kept = grid(min(stack.shape))
     values = list(spectra) if weighted else [variances(stack[g]) for g in range(stack.n)]
-    curves = Curves(kept, [label.name for label in names], [captured(v, kept) for v in values])
+    random = None if weighted else by_chance(*stack.shape, kept)
+    curves = Curves(kept, [label.name for label in names], [captured(v, kept) for v in values], random)
     tiles = []
     for label, value, energy, half in zip(names, values, spectra, curves.half, strict=True):
         ranks = {"stable_rank": stable_rank(energy), "entropy_rank": entropy_rank(energy)}
@@ -126,21 +138,23 @@ class Pairs:
 def pairs(stack: Stack, names: list[Label], count: int, seed: int) -> dict[str, Pairs]:
     """At most `count` pairs, drawn evenly from all. Those of weights are centred like single tiles."""
     every = list(combinations(range(stack.n), 2))
-    chosen = sorted(random.Random(seed).sample(every, min(count, len(every))))
+    chosen = sorted(Random(seed).sample(every, min(count, len(every))))
     if not chosen:
         return {}
-    found = energies if isinstance(stack, Outputs) else variances
+    measured = energies if isinstance(stack, Outputs) else variances
     joined: dict[str, list[Tensor]] = {COLUMNS: [], ROWS: []}
     for a, b in chosen:
         both = (stack[a], stack[b])
-        joined[COLUMNS].append(found(torch.cat(both, dim=1)))
-        joined[ROWS].append(found(torch.cat(both)))
+        joined[COLUMNS].append(measured(torch.cat(both, dim=1)))
+        joined[ROWS].append(measured(torch.cat(both)))
     relations = [relation(names[a], names[b]) for a, b in chosen]
     titles = [f"{names[a].name} + {names[b].name}" for a, b in chosen]
-    result = {}
+    result, (i, o) = {}, stack.shape
     for way, values in joined.items():
         kept = grid(len(values[0]))
-        result[way] = Pairs(chosen, relations, Curves(kept, titles, [captured(v, kept) for v in values]))
+        shape = (i, 2 * o) if way == COLUMNS else (2 * i, o)
+        random = None if isinstance(stack, Outputs) else by_chance(*shape, kept)
+        result[way] = Pairs(chosen, relations, Curves(kept, titles, [captured(v, kept) for v in values], random))
     return result
 
 

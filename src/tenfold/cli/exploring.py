@@ -116,7 +116,7 @@ def _table(title: str, *columns: str, texts: int = 1) -> Table:
 
 
 def _print_looks(record: Any) -> None:
-    table = _table("held by half of the dimensions", "", "mean", "least", "most", "dimensions for 90% (mean)")
+    table = _table("held by half of the dimensions", "", "mean", "least", "most", "random numbers", "dimensions for 90% (mean)")
     for group in record["groups"]:
         i, o = group["tile"]
         name = f"{group['name']}, {len(group['weights']['tiles'])} tiles of {i} x {o}"
@@ -130,7 +130,7 @@ def _print_looks(record: Any) -> None:
             for way, joined in found["pairs"].items():
                 table.add_row(f"  pairs {way}", *_spread(joined), "")
         for mode, curve in group["modes"].items():
-            table.add_row(f"  all as one stack, {mode}: energy", f"{curve['half']:.1%}", "", "", "")
+            table.add_row(f"  all as one stack, {mode}: energy", f"{curve['half']:.1%}", "", "", "", "")
     out_console.print(table)
     for group in record["groups"]:
         cosine = group["orthogonality"]
@@ -141,8 +141,9 @@ def _print_looks(record: Any) -> None:
             )
 
 
-def _spread(found: Any) -> tuple[str, str, str]:
-    return f"{found['half']:.1%}", f"{found['half_least']:.1%}", f"{found['half_most']:.1%}"
+def _spread(found: Any) -> list[str]:
+    keys = ("half", "half_least", "half_most", "half_random")
+    return ["" if found[key] is None else f"{found[key]:.1%}" for key in keys]
 
 
 def _print_predictions(record: Any) -> None:
