@@ -85,6 +85,7 @@ def test_a_size_takes_the_place_of_a_method() -> None:
         ({"data": []}, "got none: name tasks"),
         ({"compress.method": None}, "got neither for GD"),
         ({"cells": {"a": {"general": True}}}, "give --text"),
+        ({"sweep": {"compress.init": ["random", "activation"]}}, r"\(the cell init=activation\) needs text"),
         ({"cells": {"a": {"finsh": "distill"}}}, 'did you mean "finish"'),
         ({"cells": {"a": {"set": {"seeds": 3}}}}, "got seeds"),
         ({"cells": {"a": {"set": {"compress.mehtod": "III-8"}}}}, 'did you mean "method"'),
@@ -178,6 +179,13 @@ def test_more_cells_are_added_to_what_is_there(stages: tuple[Path, Any], given: 
     refused = run(*words, "--set", "compress.seed=7")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "made with other settings" in refused.err
+
+
+def test_all_rows_are_read_before_any_work(given: Path, tmp_path: Path) -> None:
+    words = arguments(given, tmp_path / "out", text=False)
+    done = run(*words, "--tasks", "rte,wnli", "--data-dir", given / "glue", "--set", "cells={td: {}}")
+    assert (done.code, "must hold WNLI/" in done.err) == (2, True), done.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_own_rows(given: Path, tmp_path: Path) -> None:

@@ -360,6 +360,7 @@ def test_what_cannot_be_had_is_said_before_any_training(given: Path, tmp_path: P
         (given / "bert", [], "give --model"),
         (given / "taught", ["--model", given / "small"], "dense weights"),
         (given / "taught", ["--tasks", "sst3"], "sst2"),
+        (given / "taught", ["--tasks", "rte,wnli"], "must hold WNLI/"),
     ]
     for student, more, told in cases:
         done = run("glue", student, tmp_path / "out", *words, *more)

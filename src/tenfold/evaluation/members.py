@@ -32,7 +32,7 @@ def members(folder: Path) -> tuple[Member, ...]:
     """Of subfolders those count that hold a task.json, at whatever level."""
     if not folder.is_dir():
         raise CheckpointError(
-            f"scores lie beside the model, so it must be a folder, got {folder}: check the path, or download the model first "
+            f"models to score or to submit must be a folder, got {folder}: check the path, or download the model first "
             "(hf download NAME --local-dir FOLDER)"
         )
     if own := _member(folder, ""):

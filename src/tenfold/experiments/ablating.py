@@ -7,7 +7,7 @@ from tenfold.compression import Progress
 from tenfold.distillation.running import distill_folder
 from tenfold.errors import TenfoldError
 from tenfold.experiments.ablation import Ablation, Variant, data_names, key_of, variants
-from tenfold.experiments.bench import Bench, safe
+from tenfold.experiments.bench import Bench, check_rows, safe
 from tenfold.experiments.results import results, row_of, teacher_row, warnings, write_results
 from tenfold.pipeline import compress_folder
 from tenfold.recipe import Recipe
@@ -36,6 +36,7 @@ def _bench(model: str, out: Path, ablation: Ablation, fresh: bool, progress: Pro
     refuse_compressed(source)
     assert source.header is not None
     tasks = data_names(ablation)
+    check_rows(tasks)
     told = {"finetune": ablation.finetune.model_dump(mode="json"), "seed": ablation.seed, "model": digest(source.header.files)}
     steps = Steps(out.resolve(), {"verb": "ablate", **told}, fresh, progress)
     return Bench(steps, model, tasks, ablation.finetune, ablation.task, ablation.seeds, ablation.seed, steps.work / "teachers")

@@ -131,9 +131,12 @@ def _variant(ablation: Ablation, name: str, cell: Cell, point: Mapping[str, Any]
         raise RecipeError(f"general distillation (the cell {full}) learns from text, got none: give --text FILE")
     if found.general is not None:
         found.general.resolved()
+    start = _start(found)
+    if start.init == "activation" and start.text is None:
+        raise RecipeError(f"the start activation (the cell {full}) needs text to look at, got none: give --text FILE")
     title = cell.title or told or full
     chosen = found.general if general else None
-    return Variant(full, title, tuple(changes), _start(found), chosen, cell.finish, found.finetune, found.task)
+    return Variant(full, title, tuple(changes), start, chosen, cell.finish, found.finetune, found.task)
 
 
 def _start(found: Ablation) -> Compress:

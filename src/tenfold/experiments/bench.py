@@ -19,7 +19,7 @@ from tenfold.finetuning.settings import Finetune
 from tenfold.folders import complete_folder
 from tenfold.records import SCORES, Record, history, read_json
 from tenfold.safetensors_header import read_header
-from tenfold.tasks import Kind, Task, TaskSpec, glue_task, read_task
+from tenfold.tasks import Kind, Task, TaskSpec, glue_task, load_task, read_task
 from tenfold.workflow.steps import Steps
 
 
@@ -133,6 +133,12 @@ def depth(model: str) -> int:
 def parameters(folder: Path) -> int:
     """Every weight in the files."""
     return sum(prod(shape) for shape in read_header(folder).shapes.values())
+
+
+def check_rows(tasks: Mapping[str, TaskSpec]) -> None:
+    """All of them can be read: said before hours of work on the first."""
+    for spec in tasks.values():
+        load_task(spec)
 
 
 def folder_name(spec: TaskSpec) -> str:

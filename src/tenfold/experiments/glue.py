@@ -14,7 +14,7 @@ from tenfold.compression import Progress
 from tenfold.distillation.stage import Stage
 from tenfold.errors import RecipeError, TenfoldError
 from tenfold.experiments.baselines import baseline
-from tenfold.experiments.bench import Bench, folder_name
+from tenfold.experiments.bench import Bench, check_rows, folder_name
 from tenfold.experiments.results import results, row_of, teacher_row, warnings, write_results
 from tenfold.experiments.rival import original_of
 from tenfold.finetuning.settings import Finetune
@@ -82,6 +82,7 @@ def run_glue(
     if model is None:
         raise TenfoldError(f"a student needs the model that teaches it, got {student}, which does not say: give --model")
     tasks = task_specs(table)
+    check_rows(tasks)
     bench = _bench(student, out, table, model, tasks, fresh, progress)
     rivals = [baseline(name, student) for name in dict.fromkeys(table.baselines)]
     starts = {
