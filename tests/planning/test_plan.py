@@ -362,3 +362,15 @@ def test_sites_are_described_in_a_line(bert: PreTrainedModel) -> None:
     matrices, table = (describe_sites(group.sites) for group in found.groups)
     assert matrices == "attn.q k v o, ffn.in out x 12 layers"
     assert table == "embed"
+
+
+def test_a_plan_reads_as_its_groups_sizes_and_notes() -> None:
+    found = plan(pico_config("llama_gqa"), "III-24")
+    lines = str(found).splitlines()
+    assert lines[0] == "III-24"
+    assert len(lines) == 1 + len(found.groups) + 3 + len(found.notes)
+    assert all(
+        f"{group.n} tiles of {group.i} x {group.o}" in line for group, line in zip(found.groups, lines[1:], strict=False)
+    )
+    assert f"model: {found.totals.model:,} -> {found.kept('model'):,} parameters" in str(found)  # type: ignore[union-attr]
+    assert len(str(plan_from_dict(found.to_dict())).splitlines()) == 1 + len(found.groups)

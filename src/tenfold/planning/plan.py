@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tenfold.errors import CheckpointError
-from tenfold.forms import Form, Grid, from_dict, macs, parameters, to_dict
+from tenfold.forms import Form, Grid, describe, from_dict, macs, parameters, to_dict
 from tenfold.planning.sites import EMBEDDING, Site
 
 VERSION = 1
@@ -136,6 +136,17 @@ class Plan:
             "flops": {"batch": 1, "length": 128, "before": before, "after": after, "ratio": after / before},
             "notes": list(self.notes),
         }
+
+    def __str__(self) -> str:
+        """The groups, and what is kept of each scope where the original's counts are known."""
+        lines = [self.method]
+        for g in self.groups:
+            lines.append(f"{g.name}: {describe_sites(g.sites)}, {g.n} tiles of {g.i} x {g.o}, {describe(g.form)}")
+        if self.totals is not None:
+            for scope in SCOPES:
+                before, after = self.totals.of(scope), self.kept(scope)
+                lines.append(f"{scope}: {before:,} -> {after:,} parameters, {after / before:.3f} kept")
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:
         """What config.json carries: everything needed to build the modules, nothing that can be counted from them."""
