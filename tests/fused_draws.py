@@ -65,6 +65,50 @@ def packed(lengths: list[int], width: int) -> tuple[Packing, Tensor]:
     return packing, torch.randn(packing.total, width).double() + 0.3
 
 
+@dataclass(frozen=True)
+class Attending:
+    """A case of attention. keys: at a time; the rest as in `Shape`, `constants` and `Packing`."""
+
+    shape: Shape
+    lengths: tuple[int, ...]
+    absorb: bool = False
+    bias: bool = False
+    parts: int = 1
+    keys: int = 64
+    next_width: int = 48
+    fixed: bool = False
+
+    @property
+    def packing(self) -> Packing:
+        known = Packing.of(self.lengths)
+        return Packing.fixed(known.bounds, max(self.lengths) + 3) if self.fixed else known
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """A case of the feed-forward part."""
+
+    shape: Shape
+    activation: str = "gelu"
+    tokens: int = 37
+    biases: bool = True
+    parts: int = 1
+    next_width: int = 48
+
+
+def guarded(tensor: Tensor) -> Tensor:
+    """The same with rows of NaN in memory before and after it: what reads beyond it is seen."""
+    around = tensor.new_full((len(tensor) + 32, *tensor.shape[1:]), torch.nan)
+    around[16:-16] = tensor
+    return around[16:-16]
+
+
+def away(found: Tensor, expected: Tensor) -> float:
+    """The largest error, of the largest number; infinite where something is not a number."""
+    error = (found.double().cpu() - expected).abs().max() / expected.abs().max()
+    return float(error.nan_to_num(nan=torch.inf))
+
+
 def _writer(shape: Shape, wide: int, biases: bool) -> Writer:
     gamma, beta = 1 + 0.2 * torch.randn(shape.width).double(), 0.2 * torch.randn(shape.width).double()
     bias = torch.randn(shape.width).double() if biases else None

@@ -28,11 +28,13 @@ How to come by them:
 which also says in the fewest lines what they compute. Sequences in a packing do not see each other; rows that `fixed` leaves
 over after the last sequence hold nothing of use.
 
-Triton is imported when a block first runs on a GPU, and needed only there.
+Triton is imported when a block first runs on a GPU, and needed only there. `with tuning():` around a first call times the
+cuts that a program can take and keeps the fastest; without, the table's best guess is taken (configs.py).
 """
 
 from tenfold.runtime.kernels.blocks import applies, attention_block, ffn_block
 from tenfold.runtime.kernels.packing import Packing
+from tenfold.runtime.kernels.tuning import tuning
 from tenfold.runtime.kernels.weights import (
     ACTIVATIONS,
     AttentionConstants,
@@ -55,4 +57,5 @@ __all__ = [
     "applies",
     "attention_block",
     "ffn_block",
+    "tuning",
 ]

@@ -26,11 +26,10 @@ class Call:
     grid: tuple[int, ...]
     arguments: dict[str, Any]
     constants: dict[str, Any]
-    warps: int
-    stages: int
+    options: dict[str, Any]
 
     def __call__(self) -> None:
-        self.program[self.grid](**self.arguments, **self.constants, num_warps=self.warps, num_stages=self.stages)
+        self.program[self.grid](**self.arguments, **self.constants, **self.options)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ def ffn_block(x: Tensor, z: Tensor, w: FfnConstants, next_u: Tensor | None, conf
         **ends.constants(), "ACT": w.activation, "ROWS": config.rows, "HIDDEN": config.step, "COLUMNS": config.columns,
         "STAGES": config.stages, "CLOSING": config.closing,
     }  # fmt: skip
-    first = Call(ffn, (math.ceil(tokens / config.rows), parts), arguments, constants, config.warps, config.stages)
+    first = Call(ffn, (math.ceil(tokens / config.rows), parts), arguments, constants, _options(config))
     return ends.block(first, config)
 
 
@@ -81,8 +80,9 @@ def attention_block(
     k, v = (w.head if reader is None else reader.width for reader in (w.k, w.v))
     over = (0, 0, 0) if bias is None else bias.stride()
     arguments = {
-        "x": x, "z": z, "q": w.q.weight, "q_bias": w.q.bias, "k": w.k and w.k.weight, "v": w.v and w.v.weight, "left": w.out.left,
-        **ends.arguments(), "table": blocks.table, "starts": packing.starts, "ends": packing.ends, "scores": bias,
+        "x": x, "z": z, "q": w.q.weight, "q_bias": w.q.bias, "k": w.k and w.k.weight, "v": w.v and w.v.weight,
+        "left": w.out.left, **ends.arguments(), "table": blocks.table, "starts": packing.starts, "ends": packing.ends,
+        "scores": bias,
         "tokens": len(x), "over_heads": over[0], "over_rows": over[1], "over_keys": over[2], "eps": w.out.eps,
     }  # fmt: skip
     constants = {
@@ -92,7 +92,7 @@ def attention_block(
         "BIAS": bias is not None, "ROWS": config.rows, "KEYS": config.step, "COLUMNS": config.columns,
         "STAGES": config.stages, "CLOSING": config.closing,
     }  # fmt: skip
-    first = Call(attention, (len(blocks.table), parts), arguments, constants, config.warps, config.stages)
+    first = Call(attention, (len(blocks.table), parts), arguments, constants, _options(config))
     return ends.block(first, config)
 
 
@@ -147,8 +147,7 @@ class _Ends:
                 "y_out": y, **made, "parts": len(self.partial),
             },
             {**self.constants(), "ROWS": rows, "COLUMNS": config.columns},
-            4,
-            config.stages,
+            {"num_warps": 4, "num_stages": config.stages},
         )  # fmt: skip
         yield Call(
             finish,
@@ -160,8 +159,7 @@ class _Ends:
                 "D": width, "N": n, "WIDE": 1 << max(n - 1, 0).bit_length(), "CHUNKS": chunks,
                 "ROWS": FINISH_ROWS, "COLUMNS": config.columns,
             },
-            4,
-            1,
+            {"num_warps": 4, "num_stages": 1},
         )  # fmt: skip
 
 
@@ -169,6 +167,11 @@ def _two(name: str, width: int) -> dict[str, int]:
     found = (0, 0) if width == 0 else pieces(width)
     assert found is not None, "constants are padded to two pieces"
     return {f"{name}0": found[0], f"{name}1": found[1]}
+
+
+def _options(config: Config) -> dict[str, Any]:
+    found = {"num_warps": config.warps, "num_stages": config.stages}
+    return found if config.registers is None else {**found, "maxnreg": config.registers}
 
 
 def _scratch(like: Tensor, *shape: int) -> Tensor:

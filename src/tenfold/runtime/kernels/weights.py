@@ -124,7 +124,8 @@ class FfnWeights(_Mappable):
 
 @dataclass(frozen=True, eq=False)
 class AttentionConstants(_Mappable):
-    """Padded; k and v have no bias. k and v None: absorbed, and keys and values are columns k_start and v_start on of z, `head` of them."""
+    """Padded; k and v have no bias. Both None: absorbed, and keys and values are columns k_start and v_start on of z, `head` of
+    them."""
 
     u: Tensor
     q: Reader

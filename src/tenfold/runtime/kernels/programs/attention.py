@@ -1,9 +1,9 @@
-"""The attention block as one program for each block of queries, all heads, or, split, for each block of queries and few heads."""
+"""The attention block: one program a block of queries, for all heads or, split, for some."""
 
 import triton
 import triton.language as tl
 
-from tenfold.runtime.kernels.programs.tiles import across, close, down, pair, store_pair, zeros
+from tenfold.runtime.kernels.programs.tiles import across, both, close, down, pair, store_pair, weights, zeros
 
 
 @triton.jit
@@ -52,7 +52,8 @@ def attention(
     K_START: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, V_START: tl.constexpr, V0: tl.constexpr, V1: tl.constexpr,
     Q0: tl.constexpr, Q1: tl.constexpr, N0: tl.constexpr, N1: tl.constexpr,
     ABSORBED: tl.constexpr, SINGLE: tl.constexpr, MIXED: tl.constexpr, EVEN: tl.constexpr, BIAS: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr, CLOSING: tl.constexpr, HOW: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr, CLOSING: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     """SPAN of the HEADS heads; where that is not all of them, what they add to c left goes to partial (HEADS / SPAN, T, q)."""
     block = table + 4 * tl.program_id(0)
@@ -88,6 +89,9 @@ def attention(
             total = tl.sum(p, axis=1)
             context = tl.dot(p.to(kind), value, input_precision=HOW)
         else:
+            if not ABSORBED:
+                wk0, wk1 = weights(k, columns, HEADS * HEAD, K0, K1, False)
+                wv0, wv1 = weights(v, columns, HEADS * HEAD, V0, V1, False)
             most = tl.full((ROWS,), -1.0e30, dtype=tl.float32)
             total = tl.zeros((ROWS,), dtype=tl.float32)
             context = tl.zeros((ROWS, HEAD), dtype=tl.float32)
@@ -96,8 +100,8 @@ def attention(
                 k0, k1, v0, v1 = keys_and_values(z, keys.to(tl.int64), keys < high, WIDTH, K_START, K0, K1, V_START, V0, V1)
                 key, value = k0, v0
                 if not ABSORBED:
-                    key = down(k0, k1, k, columns, HEADS * HEAD, K0, K1, False, HOW).to(kind)
-                    value = down(v0, v1, v, columns, HEADS * HEAD, V0, V1, False, HOW).to(kind)
+                    key = both(k0, k1, wk0, wk1, K1, HOW).to(kind)
+                    value = both(v0, v1, wv0, wv1, V1, HOW).to(kind)
                 s = scored(
                     query, key, scores, head, places, keys, inside, low, high, own_low, own_high,
                     over_heads, over_rows, over_keys, BIAS, MIXED, EVEN, HOW,

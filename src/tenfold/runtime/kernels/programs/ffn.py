@@ -1,4 +1,4 @@
-"""The feed-forward block as one program for each block of rows, or, split, for each block of rows and range of the hidden width."""
+"""The feed-forward block: one program a block of rows, for the whole hidden width or, split, for a range of it."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,8 @@ def ffn(
     x, z, inner, inner_bias, left, right, bias, gamma, beta, next_u, x_out, z_out, partial, tokens, eps,
     D: tl.constexpr, F: tl.constexpr, SPAN: tl.constexpr, WIDTH: tl.constexpr, START: tl.constexpr,
     P0: tl.constexpr, P1: tl.constexpr, Q0: tl.constexpr, Q1: tl.constexpr, N0: tl.constexpr, N1: tl.constexpr,
-    ACT: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr, CLOSING: tl.constexpr, HOW: tl.constexpr,
+    ACT: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr, COLUMNS: tl.constexpr,
+    STAGES: tl.constexpr, CLOSING: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     """SPAN of the F hidden columns; where that is not all of them, what they add to h left goes to partial (F / SPAN, T, q)."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)

@@ -46,12 +46,12 @@ def columns(
         if tl.program_id(0) == 0:
             shift = tl.load(beta + own, mask=here, other=0.0)
             u0, u1 = pair(next_u, own, here, N0 + N1, 0, N0, N1)
-            at = shifts + number * (N0 + N1)
-            below = at + chunks * (N0 + N1)
-            tl.store(at + tl.arange(0, N0), tl.sum(factor[:, None] * u0, axis=0))
+            above = shifts + number * (N0 + N1)
+            below = above + chunks * (N0 + N1)
+            tl.store(above + tl.arange(0, N0), tl.sum(factor[:, None] * u0, axis=0))
             tl.store(below + tl.arange(0, N0), tl.sum(shift[:, None] * u0, axis=0))
             if N1 > 0:
-                tl.store(at + N0 + tl.arange(0, N1), tl.sum(factor[:, None] * u1, axis=0))
+                tl.store(above + N0 + tl.arange(0, N1), tl.sum(factor[:, None] * u1, axis=0))
                 tl.store(below + N0 + tl.arange(0, N1), tl.sum(shift[:, None] * u1, axis=0))
 
 
@@ -81,15 +81,14 @@ def finish(
         tl.store(x_out + rows[:, None] * D + own[None, :], made.to(x_out.dtype.element_ty), mask=valid)
     elif N > 0:
         wide = tl.arange(0, WIDE)
-        here = wide < N
-        valid = inside[:, None] & here[None, :]
+        kept = wide < N
+        within = inside[:, None] & kept[None, :]
         found = tl.zeros((ROWS, WIDE), dtype=tl.float32)
-        after = tl.zeros((WIDE,), dtype=tl.float32)
+        below = tl.zeros((WIDE,), dtype=tl.float32)
         for c in tl.static_range(CHUNKS):
-            own_mean = tl.load(means + c * tokens + rows, mask=inside, other=0.0)
-            factor = tl.load(shifts + c * N + wide, mask=here, other=0.0)
-            after += tl.load(shifts + (CHUNKS + c) * N + wide, mask=here, other=0.0)
-            found += tl.load(z_parts + (c * tokens + rows)[:, None] * N + wide[None, :], mask=valid, other=0.0)
-            found += (own_mean - mean)[:, None] * factor[None, :]
-        made = found * scale[:, None] + after[None, :]
-        tl.store(z_out + rows[:, None] * N + wide[None, :], made.to(z_out.dtype.element_ty), mask=valid)
+            gap = tl.load(means + c * tokens + rows, mask=inside, other=0.0) - mean
+            below += tl.load(shifts + (CHUNKS + c) * N + wide, mask=kept, other=0.0)
+            found += gap[:, None] * tl.load(shifts + c * N + wide, mask=kept, other=0.0)[None, :]
+            found += tl.load(z_parts + (c * tokens + rows)[:, None] * N + wide[None, :], mask=within, other=0.0)
+        found = found * scale[:, None] + below[None, :]
+        tl.store(z_out + rows[:, None] * N + wide[None, :], found.to(z_out.dtype.element_ty), mask=within)

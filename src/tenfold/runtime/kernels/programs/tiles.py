@@ -9,10 +9,9 @@ float32; other types have only one.
 import triton
 import triton.language as tl
 
-GELU = tl.constexpr((-1.00000328615502, -1.1510180547560727, -0.4595263912567766, -0.05222080347544, 0.00722960634277, -0.000492505090463))
-GELU_TANH = tl.constexpr((-1.0000313338953717, -1.1503951692192336, -0.461273042776687, -0.05075433532476, 0.00994339209312, -0.002137641243665))
-"""Minimax in the error of gelu(x) = max(x, 0) - |x| 2^P(|x|), where 2^P stands for the normal distribution's tail (or, with
-tanh, for its stand-in): below 6e-7 and 6e-6 for every x. The last coefficient is negative, so that P falls to the end."""
+from tenfold.runtime.kernels import gelu
+
+GELU, GELU_TANH = tl.constexpr(gelu.GELU), tl.constexpr(gelu.GELU_TANH)
 
 
 @triton.jit
@@ -36,21 +35,57 @@ def store_pair(matrix, first, second, rows, inside, WIDTH: tl.constexpr, K0: tl.
 
 
 @triton.jit
-def down(first, second, matrix, columns, WIDTH: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, CUT: tl.constexpr, HOW: tl.constexpr):
-    """(first | second) matrix[:, columns]. CUT: some columns are WIDTH or more, and give 0."""
-    at = matrix + tl.arange(0, K0)[:, None] * WIDTH + columns[None, :]
+def weights(matrix, columns, WIDTH: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, CUT: tl.constexpr):
+    """matrix[:, columns]. CUT: some columns are WIDTH or more, and give 0."""
     inside = columns[None, :] < WIDTH
-    weight = tl.load(at, mask=inside, other=0.0) if CUT else tl.load(at)
-    found = tl.dot(first, weight, input_precision=HOW)
+    at = matrix + tl.arange(0, K0)[:, None] * WIDTH + columns[None, :]
+    first = tl.load(at, mask=inside, other=0.0) if CUT else tl.load(at)
+    second = first
     if K1 > 0:
         at = matrix + (K0 + tl.arange(0, K1))[:, None] * WIDTH + columns[None, :]
-        weight = tl.load(at, mask=inside, other=0.0) if CUT else tl.load(at)
-        found = tl.dot(second, weight, found, input_precision=HOW)
+        second = tl.load(at, mask=inside, other=0.0) if CUT else tl.load(at)
+    return first, second
+
+
+@triton.jit
+def both(a0, a1, b0, b1, K1: tl.constexpr, HOW: tl.constexpr):
+    """(a0 | a1) times b0 over b1."""
+    found = tl.dot(a0, b0, input_precision=HOW)
+    if K1 > 0:
+        found = tl.dot(a1, b1, found, input_precision=HOW)
     return found
 
 
 @triton.jit
-def across(tile, matrix, rows, first, second, HEIGHT: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, CUT: tl.constexpr, HOW: tl.constexpr):
+def down(
+    first,
+    second,
+    matrix,
+    columns,
+    WIDTH: tl.constexpr,
+    K0: tl.constexpr,
+    K1: tl.constexpr,
+    CUT: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    """(first | second) matrix[:, columns]"""
+    w0, w1 = weights(matrix, columns, WIDTH, K0, K1, CUT)
+    return both(first, second, w0, w1, K1, HOW)
+
+
+@triton.jit
+def across(
+    tile,
+    matrix,
+    rows,
+    first,
+    second,
+    HEIGHT: tl.constexpr,
+    K0: tl.constexpr,
+    K1: tl.constexpr,
+    CUT: tl.constexpr,
+    HOW: tl.constexpr,
+):
     """first, second + tile matrix[rows]. CUT: some rows are HEIGHT or more, and count as 0."""
     at = matrix + rows[:, None] * (K0 + K1)
     inside = rows[:, None] < HEIGHT
@@ -86,7 +121,21 @@ def activated(x, NAME: tl.constexpr):
 
 
 @triton.jit
-def sums(first, second, x, right, bias, rows, inside, columns, D: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, CUT: tl.constexpr, HOW: tl.constexpr):
+def sums(
+    first,
+    second,
+    x,
+    right,
+    bias,
+    rows,
+    inside,
+    columns,
+    D: tl.constexpr,
+    K0: tl.constexpr,
+    K1: tl.constexpr,
+    CUT: tl.constexpr,
+    HOW: tl.constexpr,
+):
     """Columns of x + (first | second) right + bias; 0 beyond D."""
     y = down(first, second, right, columns, D, K0, K1, CUT, HOW)
     here = columns < D
