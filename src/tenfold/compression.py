@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tenfold.algebra.moments import Moments, identity_moments
+from tenfold.algebra.moments import Moments
 from tenfold.algebra.weighted import lost_share, residuals
 from tenfold.calibration import Batch, Calibration, calibrate
 from tenfold.errors import PlanError
@@ -174,14 +174,13 @@ def _compress_group(
     bank = install_group_(base, group)
     bank.fill_(factors)
     banks[group.name] = bank
-    plain = identity_moments(group.n, group.i, tiles[0])
     matrices = _Matrices(bank, tiles[0].dtype)
     of_outputs = None if moments is None else residuals(tiles, moments, matrices)
     if init == "activation" and not table:
         assert calibration is not None
         for site in group.sites:
             _correct_bias(base, site, originals, calibration)
-    of_weights = [_table_residual(tiles, matrices)] if table else residuals(tiles, plain, matrices)
+    of_weights = residuals(tiles, None, matrices)
     grids = {site.path: grid for site, grid in group.grids()}
     sites = {path: (_lost(of_weights, grid), _lost_outputs(of_outputs, grid)) for path, grid in grids.items()}
     whole, seconds = [[*range(group.n)]], time.perf_counter() - start
@@ -213,11 +212,6 @@ class _Matrices(Sequence[Tensor]):
 
     def __getitem__(self, g: int) -> Tensor:  # type: ignore[override]
         return self.bank.matrix(g).to(self.dtype)
-
-
-def _table_residual(tiles: Tiles, matrices: _Matrices) -> tuple[float, float]:
-    """A table is too tall for an (i, i) moment."""
-    return float((tiles[0] - matrices[0]).square().sum()), float(tiles[0].square().sum())
 
 
 def _correct_bias(base: nn.Module, site: Site, originals: Originals, calibration: Calibration) -> None:

@@ -429,4 +429,6 @@ def test_residual_is_the_share_of_the_output_that_is_lost() -> None:
     assert residual(list(tiles), moments, list(other)) == pytest.approx(expected, rel=1e-10)
     assert residual(list(tiles), Moments(moments.matrices, (1, 0)), list(other)) != pytest.approx(expected, rel=1e-3)
     assert residual(list(tiles), moments, list(tiles)) == 0
+    plain = residual(list(tiles), identity_moments(len(tiles), tiles.shape[1], tiles), list(other))
+    assert residual(list(tiles), None, list(other)) == pytest.approx(plain, rel=1e-10)
     assert residual(list(torch.zeros_like(tiles)), moments, list(other)) == 0

@@ -22,18 +22,19 @@ from tenfold.algebra.moments import Moments
 STEPS = 6  # conjugate gradients a step: the preconditioner leaves little to do, and the next round goes on from there
 
 
-def residual(tiles: Sequence[Tensor], moments: Moments, matrices: Sequence[Tensor]) -> float:
-    """sum_g |S_g^(1/2)(W_g - W^_g)|^2 / sum_g |S_g^(1/2) W_g|^2: the share of the output that is lost."""
+def residual(tiles: Sequence[Tensor], moments: Moments | None, matrices: Sequence[Tensor]) -> float:
+    """sum_g |S_g^(1/2)(W_g - W^_g)|^2 / sum_g |S_g^(1/2) W_g|^2: the share that is lost of the outputs (weights: S = I)."""
     return lost_share(residuals(tiles, moments, matrices))
 
 
-def residuals(tiles: Sequence[Tensor], moments: Moments, matrices: Sequence[Tensor]) -> list[tuple[float, float]]:
-    """|S_g^(1/2)(W_g - W^_g)|^2 and |S_g^(1/2) W_g|^2, tile by tile."""
+def residuals(tiles: Sequence[Tensor], moments: Moments | None, matrices: Sequence[Tensor]) -> list[tuple[float, float]]:
+    """|S_g^(1/2)(W_g - W^_g)|^2 and |S_g^(1/2) W_g|^2, tile by tile; None stands for S = I."""
     found = []
     for g in range(len(tiles)):
         w = tiles[g]
         error = w - matrices[g]
-        found.append((float((error * (moments[g] @ error)).sum()), float((w * (moments[g] @ w)).sum())))
+        pair = [float((x * (x if moments is None else moments[g] @ x)).sum()) for x in (error, w)]
+        found.append((pair[0], pair[1]))
     return found
 
 
