@@ -8,7 +8,7 @@
       IV-36-192: {compress: {method: IV-36-192}}
       every-2-kd: {layers: every-2, rival: kd, set: {general.lr: 1.0e-4}}
 
-A row's `set` changes keys of compress, general, schedule or task, over the campaign's and its tasks'.
+A row's `set` changes keys of compress, general, schedule, task or pairs, over the campaign's and its tasks'.
 """
 
 import json
@@ -29,7 +29,7 @@ from tenfold.recipe import Compress, explain, overridden
 from tenfold.tasks import glue_task
 
 FOLDER = Path(__file__).parent
-SECTIONS = ("compress", "general", "schedule", "task")
+SECTIONS = ("compress", "general", "schedule", "task", "pairs")
 """What a row may change."""
 OURS = ("warmup", "phases", "micro", "compile", "dropout", "evaluations")
 """Keys of a stage that the general stage of a campaign has no use for: its schedule stands in `schedule`."""
@@ -54,6 +54,13 @@ class Schedule(Strict):
     limit: int | None = Field(None, ge=1, description="tokens of the text that are read; default: all")
     calibration: int = Field(32_768, ge=1, description="tokens that an activation-aware start sees")
     dtype: Literal["float32", "float16", "bfloat16"] = Field("float16", description="of the student's file")
+
+
+class Pairs(Strict):
+    """More rows for a task of two texts: pairs out of the general stage's rows, which the teacher labels."""
+
+    count: int = Field(0, ge=0)
+    length: int = Field(32, ge=4, description="tokens of a text, at most")
 
 
 class Part(Strict):
@@ -106,6 +113,7 @@ class Campaign(Strict):
     general: dict[str, Any]
     schedule: dict[str, Any] = {}
     task: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
     rows: dict[str, Row] = Field(min_length=1)
     search: Search | None = None
 
@@ -124,20 +132,25 @@ class Start:
 
     def to_dict(self) -> dict[str, Any]:
         parts = {"compress": self.compress, "general": self.general, "schedule": self.schedule}
-        return {"layers": self.layers} | {name: part and part.model_dump(mode="json") for name, part in parts.items()}
+        return {"layers": self.layers} | {name: part and told(part) for name, part in parts.items()}
 
     @property
     def trunk(self) -> str:
         """The same for starts that differ in how long their stage is alone: they share its level part."""
-        told = self.to_dict()
-        (told["general"] or {}).pop("tokens", None)
+        found = self.to_dict()
+        (found["general"] or {}).pop("tokens", None)
         for key in ("decay", "measure", "dtype"):
-            told["schedule"].pop(key)
-        return key_of(told)
+            found["schedule"].pop(key)
+        return key_of(found)
 
 
-def key_of(told: Any) -> str:
-    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+def key_of(settings: Any) -> str:
+    return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def told(settings: BaseModel) -> dict[str, Any]:
+    """As results hold it. What is left out is not there, so that a key that comes later changes no result."""
+    return settings.model_dump(mode="json", exclude_none=True)
 
 
 def load_campaign(name: str) -> Campaign:
@@ -169,6 +182,7 @@ def parse_campaign(data: Any) -> Campaign:
             task_stage(campaign, row, task)
     for row in campaign.rows:
         start_of(campaign, row)
+        pairs_of(campaign, row)
     if campaign.search is not None:
         strange = [task for task in campaign.search.tasks if task not in campaign.tasks]
         if strange or campaign.search.row not in campaign.rows:
@@ -203,9 +217,13 @@ def task_stage(campaign: Campaign, row: str, task: str) -> Stage:
     """Without the rows, which `tasks` adds; losses of rivals too."""
     data = {"stage": "task", **_sections(campaign, row, task)["task"]}
     stage = _checked(Stage, data, "task")
-    if stage.task is not None or stage.keep == "best":
-        raise RecipeError(f"a campaign names its tasks itself and never looks at dev, got task or keep: best for {row}")
+    if stage.task is not None or stage.unlabelled is not None or stage.keep == "best":
+        raise RecipeError(f"a campaign names its rows and never looks at dev, got task, unlabelled or keep: best for {row}")
     return stage
+
+
+def pairs_of(campaign: Campaign, row: str) -> Pairs:
+    return _checked(Pairs, _sections(campaign, row)["pairs"], "pairs")
 
 
 def teacher_settings(campaign: Campaign, task: str) -> Finetune:
@@ -227,6 +245,7 @@ def varied(campaign: Campaign, key: str, value: Any) -> tuple[Campaign, str]:
         changed = base.model_copy(update={"compress": {**(base.compress or {}), key.partition(".")[2]: value}})
     found = campaign.model_copy(update={"rows": {**campaign.rows, name: changed}})
     start_of(found, name)
+    pairs_of(found, name)
     for task in campaign.search.tasks:
         task_stage(found, name, task)
     return found, name
@@ -239,7 +258,7 @@ def _sections(campaign: Campaign, row: str, task: str | None = None) -> dict[str
     own = campaign.tasks[task].task if task else {}
     data = {
         "compress": asked.compress or {}, "general": campaign.general, "schedule": campaign.schedule,
-        "task": {**campaign.task, **own},
+        "task": {**campaign.task, **own}, "pairs": campaign.pairs,
     }  # fmt: skip
     return overridden(deepcopy(data), asked.set)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.places import Budget, Places, Say, done
+from campaigns.rows import unlabelled_pairs
 from campaigns.students import folder_of, size_of
-from campaigns.table import Campaign, key_of, start_of, task_stage, teacher_settings
+from campaigns.table import Campaign, key_of, pairs_of, start_of, task_stage, teacher_settings, told
 from tenfold.checkpoints import find
 from tenfold.distillation.running import distill_folder
 from tenfold.distillation.stage import Stage
@@ -18,7 +19,7 @@ from tenfold.experiments.bench import best_cell, depth
 from tenfold.finetuning.running import finetune_folder
 from tenfold.finetuning.settings import Finetune
 from tenfold.records import Record, digest, history, read_json
-from tenfold.tasks import TaskSpec, load_task
+from tenfold.tasks import TaskSpec, glue_task, load_task
 
 TEACHERS = "teachers"
 
@@ -32,7 +33,11 @@ def teach_teacher(places: Places, task: str, k: int, say: Say, budget: Budget) -
     """The result of the k-th teacher of a task: the best cell of the grid on held-out rows of train, then all of train."""
     campaign, file = places.campaign, places.result(TEACHERS, f"{task}-seed-{k}")
     grid = teacher_settings(campaign, task)
-    settings = {"finetune": grid.model_dump(mode="json"), "seed": campaign.seed + k, "held_out": campaign.held_out}
+    settings = {
+        "finetune": grid.model_dump(mode="json", exclude_none=True),
+        "seed": campaign.seed + k,
+        "held_out": campaign.held_out,
+    }
     settings["limit"] = campaign.tasks[task].limit
     if (held := done(file, settings)) is not None:
         return held
@@ -82,14 +87,14 @@ def _tune(places: Places, out: Path, spec: TaskSpec, settings: Finetune, say: Sa
 def teach_student(places: Places, row: str, task: str, k: int, say: Say, budget: Budget, keep: bool = False) -> Record:
     """The result of a student on a task at one seed: distilled from that seed's teacher, scored, and dropped unless `keep`."""
     campaign, file = places.campaign, places.result(row, f"{task}-seed-{k}")
-    told = settings_of(campaign, row, task, k)
-    if (held := done(file, told)) is not None:
+    asked = settings_of(campaign, row, task, k)
+    if (held := done(file, asked)) is not None:
         return held
     teach_teacher(places, task, k, say, budget)
     teacher = places.home / TEACHERS / task / f"seed-{k}"
     start = folder_of(places, row, say)
     budget.check()
-    out = places.home / "cells" / f"{key_of([told, row])}"
+    out = places.home / "cells" / f"{key_of([asked, row])}"
     result: Record = {}
     busy = time.process_time()
     try:
@@ -105,7 +110,7 @@ def teach_student(places: Places, row: str, task: str, k: int, say: Say, budget:
         hashes["student"] = _hash(out)
     about: Record = {"hashes": hashes, "general": _general(places, row), "size": size_of(places, row)}
     about["cpu_seconds"] = round(time.process_time() - busy, 1)
-    record = places.write(file, told, row=row, task=task, seed=campaign.seed + k, **about, **result, **facts)
+    record = places.write(file, asked, row=row, task=task, seed=campaign.seed + k, **about, **result, **facts)
     if not keep:
         shutil.rmtree(out, ignore_errors=True)
         shutil.rmtree(out.with_name(f"{out.name}.training"), ignore_errors=True)
@@ -116,9 +121,10 @@ def settings_of(campaign: Campaign, row: str, task: str, k: int) -> Record:
     """What makes a cell."""
     return {
         "start": start_of(campaign, row).to_dict(),
-        "task": task_stage(campaign, row, task).model_dump(mode="json"),
+        "task": told(task_stage(campaign, row, task)),
+        "pairs": told(pairs_of(campaign, row)) if glue_task(task).task.pair else None,
         "rival": campaign.rows[row].rival,
-        "teacher": teacher_settings(campaign, task).model_dump(mode="json"),
+        "teacher": told(teacher_settings(campaign, task)),
         "limit": campaign.tasks[task].limit,
         "seed": campaign.seed + k,
     }
@@ -126,8 +132,8 @@ def settings_of(campaign: Campaign, row: str, task: str, k: int) -> Record:
 
 def held_out_score(places: Places, row: str, task: str, k: int, say: Say) -> Record:
     """Of a student that was taught without the held-out slice of train, on that slice: what a search looks at."""
-    told = settings_of(places.campaign, row, task, k)
-    out = places.home / "search" / key_of([told, row])
+    asked = settings_of(places.campaign, row, task, k)
+    out = places.home / "search" / key_of([asked, row])
     start, teacher = folder_of(places, row, say), choosing_teacher(places, task, say)
     result = _distilled(places, row, start, out, teacher, spec_of(places, task, places.campaign.held_out), k, say)
     shutil.rmtree(out)
@@ -158,7 +164,8 @@ def _stage(places: Places, row: str, start: Path, teacher: Path, spec: TaskSpec,
         rates = {key: getattr(stage, key) for key in ("lr", "lr_rest") if f"task.{key}" in asked.set}
         stage = rival_stage(asked.rival, (load_task(spec).task.kind, ours, theirs), stage).model_copy(update=rates)
     even = {"map": "uniform"} if stage.map is None and ours != theirs else {}
-    return stage.model_copy(update={"task": spec, "seed": campaign.seed + k, **even})
+    more = {"unlabelled": str(file)} if (file := unlabelled_pairs(places, row, spec.task)) is not None else {}
+    return stage.model_copy(update={"task": spec, "seed": campaign.seed + k, **even, **more})
 
 
 def _scored(folder: Path, say: Say) -> Record:

@@ -17,7 +17,7 @@ from campaigns.packing import pack, unpack
 from campaigns.papers import paper_rows
 from campaigns.places import Budget, Places
 from campaigns.publishing import BEGIN, END, listing, plot, summary, tables, write_page, write_summary
-from campaigns.rows import rows_of
+from campaigns.rows import rows_of, unlabelled_pairs
 from campaigns.searching import search
 from campaigns.students import folder_of, student_file
 from campaigns.table import Row, corpus_stage, load_campaign, parse_campaign, shipped, start_of, task_stage
@@ -326,7 +326,7 @@ def test_several_processes_take_a_cell_each(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ({"rowss": {}}, 'a recipe key must be one that this version knows, got "rowss": did you mean "rows"?'),
         ({"teacher": {"keep": "best"}}, "never looks at dev, got keep"),
-        ({"task": {"keep": "best"}}, "never looks at dev, got task or keep"),
+        ({"task": {"keep": "best"}}, "never looks at dev, got task, unlabelled or keep"),
         ({"tasks": {"SST-2": {}}}, "names tasks plainly, got SST-2: write sst2"),
         ({"general": {**DATA["general"], "warmup": 0.1}}, "takes no warmup, got one for III-16: see schedule"),
         ({"schedule": {"decai": 0.1}}, 'got "decai": did you mean "decay"?'),
@@ -347,12 +347,28 @@ def test_rivals_take_their_own_losses_and_rates(here: Path, run: Places) -> None
         "kd": {"layers": "every-2", "rival": "kd", "general": False},
         "fast": {"layers": "every-2", "rival": "kd", "general": False, "set": {"task.lr": 1e-3}},
     }
-    found = places(here, run.work, rows=rows)
+    found = places(here, run.work.parent, rows=rows)
     student, teacher = folder_of(found, "kd", silent), run.home / "teachers/stsb/seed-0"
     stage = tasks._stage(found, "kd", student, teacher, spec_of(found, "stsb"), 0)
     assert [loss.name for loss in stage.losses or ()] == ["answers", "hard_labels"]
     assert (stage.lr, stage.lr_rest, stage.freeze_embeddings, stage.map) == (5e-5, 5e-5, False, "uniform")
     assert tasks._stage(found, "fast", student, teacher, spec_of(found, "stsb"), 0).lr == 1e-3
+
+
+def test_pairs_out_of_the_corpus_are_taught_too(here: Path, run: Places) -> None:
+    found = places(here, run.work.parent, rows={"II-4": {**ROWS["II-4"], "set": {"pairs.count": 24, "pairs.length": 6}}})
+    file = unlabelled_pairs(found, "II-4", "stsb")
+    assert file is not None and unlabelled_pairs(run, "II-4", "stsb") is None
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "sentence1\tsentence2" and len(lines) == 25
+    assert all(0 < len(text.split()) <= 6 for line in lines for text in line.split("\t"))
+    before = read_json(run.result("II-4", "stsb-seed-0"))
+    taught = teach_student(replace(found, results=found.results / "pairs"), "II-4", "stsb", 0, silent, FOREVER)
+    assert taught["hashes"]["student"] != before["hashes"]["student"] and taught["steps"] == before["steps"]
+    assert any("24 more rows" in note for note in taught["notes"])
+    many = places(here, run.work.parent, rows={"II-4": {**ROWS["II-4"], "set": {"pairs.count": 9999}}})
+    with pytest.raises(TenfoldError, match="got 9999 of"):
+        unlabelled_pairs(many, "II-4", "stsb")
 
 
 def test_what_is_published_is_what_the_committed_results_give(tmp_path: Path) -> None:

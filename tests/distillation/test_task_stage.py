@@ -144,6 +144,21 @@ def test_changed_copies_have_no_label_of_their_own(place: Path, kind: str) -> No
     assert labelled(batch["labels"]).tolist() == [True, False]
 
 
+def test_more_texts_have_no_label_of_their_own(place: Path, tmp_path: Path) -> None:
+    """A table of texts alone, as many steps as without it; changed copies are of the task's own rows."""
+    plain, stage = material(place, "classification")
+    lines = (place / "classification.tsv").read_text(encoding="utf-8").splitlines()[:21]
+    (tmp_path / "more.tsv").write_text("\n".join(line.rpartition("\t")[0] for line in lines) + "\n", encoding="utf-8")
+    more, _ = material(
+        place, "classification", unlabelled=str(tmp_path / "more.tsv"), augment={"copies": 1, "words": "embeddings"}
+    )
+    own, all_ = len(plain.train), len(more.train)  # type: ignore[arg-type]
+    assert own + 20 < all_ <= 2 * own + 20 and more.steps(stage) == plain.steps(stage)
+    batch = more.collate([more.train[own - 1], more.train[own], more.train[own + 19]])
+    assert labelled(batch["labels"]).tolist() == [True, False, False]
+    assert [note for note in more.notes if note.startswith("20 more rows of") and note.endswith("labelled by the teacher")]
+
+
 def test_augmented_rows_are_trained_on(place: Path, tmp_path: Path) -> None:
     losses = [{"name": "answers"}, {"name": "hard_labels", "weight": 0.5}]
     augment = {"copies": 2, "words": "embeddings"}

@@ -4,6 +4,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from torch.utils.data import Dataset, Subset
@@ -16,6 +17,7 @@ from tenfold.distillation.stage import Stage
 from tenfold.errors import TenfoldError
 from tenfold.evaluation.predicting import Pooling, predict
 from tenfold.tasks import Encoded, encode, score
+from tenfold.tasks.own import read_rows
 from tenfold.tasks.task import Rows, Task, TaskData
 from tenfold.text import build
 
@@ -103,12 +105,16 @@ def task_material(stage: Stage, data: TaskData, tokenizer: Any, teacher: Any, pr
 def _augmented(stage: Stage, data: TaskData, tokenizer: Any, teacher: Any, progress: Progress) -> tuple[Rows, list[str]]:
     """All rows to train on, and what is to be said of them."""
     rows, notes = data.train, list(data.notes)
+    if stage.unlabelled is not None:
+        more = read_rows(data.task, stage.unlabelled, "test").unlabelled()
+        rows += more
+        notes.append(f"{len(more):,} more rows of {Path(stage.unlabelled).name}, labelled by the teacher")
     if stage.augment is None:
         return rows, notes
     from tenfold.tasks.augmentation import augment
 
-    copies = augment(rows, data.task, stage.augment, tokenizer, teacher, progress)
-    notes.append(f"augmentation: {len(copies):,} changed copies of {len(rows):,} rows, labelled by the teacher")
+    copies = augment(data.train, data.task, stage.augment, tokenizer, teacher, progress)
+    notes.append(f"augmentation: {len(copies):,} changed copies of {len(data.train):,} rows, labelled by the teacher")
     return rows + copies, notes
 
 

@@ -97,7 +97,7 @@ class Phase(BaseModel):
 
 ONLY: Mapping[str, frozenset[str]] = {
     "general": frozenset({"text", "tokens", "key", "mode", "pairs", "held_out"}),
-    "task": frozenset({"task", "augment", "epochs", "keep", "inherit"}),
+    "task": frozenset({"task", "augment", "unlabelled", "epochs", "keep", "inherit"}),
 }
 """Keys that the other stage does not read."""
 
@@ -117,6 +117,7 @@ class Stage(BaseModel):
     held_out: int = Field(64, ge=1, description="general: rows kept apart to measure on")
     task: TaskSpec | None = Field(None, description="task: which")
     augment: AugmentSpec | None = Field(None, description="task: changed copies of its rows, which the teacher labels")
+    unlabelled: str | None = Field(None, description="task: a table of more texts, which the teacher labels")
     epochs: float | None = Field(None, gt=0, description="task: passes over the unchanged rows; default: by their number")
     keep: Literal["last", "best"] = Field("last", description="task: which state is saved; best looks at dev's headline score")
     inherit: bool = Field(True, description="task: start from the teacher's embeddings and head where shapes agree")
