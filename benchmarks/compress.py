@@ -4,19 +4,22 @@
 
 Weights are random: the work does not depend on their values. Every case runs `tenfold compress` in a process of its own, so
 its peak memory is that of what a user runs; "beyond the model" subtracts the weights' bytes and an empty process (imports).
+CPU seconds are of all threads together; unlike seconds, other programs on the machine hardly change them. FILE grows case by
+case, and keeps those that an earlier run on the same machine made.
 """
 
 import argparse
 import json
+import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+import transformers
 from transformers import BertConfig, BertModel, BertTokenizer, LlamaConfig, LlamaForCausalLM
 
 WORDS = [f"word{k}" for k in range(2000)]
@@ -56,36 +59,35 @@ def measure(command: list[str]) -> dict[str, float]:
     """Seconds and peak bytes of one process, measured by a parent that has no other child."""
     code = (
         "import resource, subprocess, sys, json, time; t = time.time();"
-        "r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL);"
-        "print(json.dumps([r.returncode, time.time() - t, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024]))"
+        "r = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); u = resource.getrusage(resource.RUSAGE_CHILDREN);"
+        "print(json.dumps([r.returncode, time.time() - t, u.ru_utime + u.ru_stime, u.ru_maxrss * 1024]))"
     )
     output = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True).stdout
-    status, seconds, peak = json.loads(output.splitlines()[-1])
+    status, seconds, cpu, peak = json.loads(output.splitlines()[-1])
     if status:
         raise SystemExit(f"failed with {status}: {' '.join(command)}")
-    return {"seconds": round(seconds, 1), "peak_gb": round(peak / 1e9, 2)}
+    return {"seconds": round(seconds, 1), "cpu_seconds": round(cpu, 1), "peak_gb": round(peak / 1e9, 2)}
 
 
 def tenfold(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "tenfold", *map(str, arguments)]
 
 
-def cases(only: set[str], work: Path) -> dict[str, dict[str, float]]:
-    results = {"imports alone": measure([sys.executable, "-c", "import tenfold.pipeline, transformers.modeling_utils"])}
+def cases(only: set[str], work: Path) -> Iterator[tuple[str, dict[str, float]]]:
     bert = work / "bert"
     if only & {"hooi", "activation"}:
         bert_folder(bert)
     for name in ("III-384", "IV-72-384") if "hooi" in only else ():
-        results[f"BERT-base {name}, HOOI"] = run(bert, work, "--method", name, "--init", "hooi")
+        yield f"BERT-base {name}, HOOI", run(bert, work, "--method", name, "--init", "hooi")
     for name in ("III-384", "IV-72-384", "II-192") if "activation" in only else ():
         text = ("--init", "activation", "--text", bert / "corpus.text")
-        results[f"BERT-base {name}, activation"] = run(bert, work, "--method", name, *text)
+        yield f"BERT-base {name}, activation", run(bert, work, "--method", name, *text)
     if "llama" in only:
         llama = llama_folder(work / "llama")
         shards = len(list(llama.glob("*.safetensors")))
-        results[f"Llama 1.1B in {shards} shards, III-512, HOSVD"] = run(llama, work, "--method", "III-512", "--init", "hosvd")
-        results[f"Llama 1.1B in {shards} shards, III-512, HOOI"] = run(llama, work, "--method", "III-512", "--init", "hooi")
-    return results
+        for init in ("hosvd", "hooi"):
+            name = f"Llama 1.1B in {shards} shards, III-512, {init.upper()}"
+            yield name, run(llama, work, "--method", "III-512", "--init", init)
 
 
 def run(model: Path, work: Path, *options: str | Path) -> dict[str, float]:
@@ -95,23 +97,43 @@ def run(model: Path, work: Path, *options: str | Path) -> dict[str, float]:
     return {**result, "weights_gb": round(weights / 1e9, 2)}
 
 
+def machine() -> dict[str, str | int]:
+    """What the numbers hold for. A case's own `load` is how many processes wanted a core when it ended."""
+    return {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def table(rows: dict[str, dict[str, float]], imports: float) -> str:
+    head = "| case | seconds | CPU seconds | peak GB | beyond the model GB |"
+    lines = [head, "|---|---|---|---|---|"]
+    for name, row in rows.items():
+        beyond = row["peak_gb"] - row["weights_gb"] - imports
+        cells = (f"{row['seconds']:.0f}", f"{row['cpu_seconds']:.0f}", f"{row['peak_gb']:.2f}", f"{beyond:.2f}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="hooi,activation,llama")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    start = time.time()
+    earlier = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json and arguments.json.exists() else {}
+    rows: dict[str, dict[str, float]] = earlier["cases"] if earlier.get("machine") == machine() else {}
+    imports = measure([sys.executable, "-c", "import tenfold.pipeline, transformers.modeling_utils"])["peak_gb"]
     with tempfile.TemporaryDirectory() as work:
-        results = cases(set(arguments.only.split(",")), Path(work))
-    base = results["imports alone"]["peak_gb"]
-    print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
-    print(f"{'case':48s} {'seconds':>8s} {'peak GB':>8s} {'beyond the model GB':>20s}")
-    for name, row in results.items():
-        beyond = row["peak_gb"] - row.get("weights_gb", 0.0) - base
-        print(f"{name:48s} {row['seconds']:8.1f} {row['peak_gb']:8.2f} {beyond if 'weights_gb' in row else 0:20.2f}")
-    print(f"in all {time.time() - start:.0f} s, own peak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        for name, row in cases(set(arguments.only.split(",")), Path(work)):
+            rows[name] = {**row, "load": round(os.getloadavg()[0], 1)}
+            if arguments.json:
+                result = {"machine": machine(), "imports_gb": imports, "cases": rows}
+                arguments.json.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    print(json.dumps(machine()))
+    print(table(rows, imports))
 
 
 if __name__ == "__main__":
