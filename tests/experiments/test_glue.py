@@ -29,7 +29,7 @@ from tenfold.experiments.tables import columns, gaps, rows
 from tenfold.finetuning.blocks import block_list
 from tenfold.pipeline import tokenizer_of
 from tenfold.planning import plan_model
-from tenfold.records import Record, history, read_json
+from tenfold.records import Record, digest, history, read_json
 from tenfold.tasks import TaskSpec, encode, load_task
 
 RIVALS = ("dense", "low_rank", "every-2-kd", "every-2-pkd", "theseus", "tinybert")
@@ -120,6 +120,9 @@ def test_the_record_holds_the_scores_of_every_folder(made: tuple[Path, Record]) 
             found, shown = scores["tasks"][task]["splits"]["dev"], row["scores"][task]["dev"]
             assert (shown["mean"], shown["std"]) == (found["mean"], None)
             assert shown["retention"] == found["against"][0]["retention"]
+        assert row["weights"] == scores["model"]
+    assert record["tasks"]["rte"]["data"] == scores["tasks"]["rte"]["data"]
+    assert record["rows"][0]["weights"]["rte"] == digest([out / "teachers/rte/model.safetensors"])
     ours = read_json(out / "scores.json")["tasks"]["rte"]["splits"]["dev"]["against"]
     assert [each["name"] for each in ours] == ["teacher", *RIVALS]
     keys = ("name", "retention", "difference", "low", "high", "p")

@@ -2,9 +2,10 @@
 
 {verb, command, time, versions, machine,            as in every record
  "model": "...", "settings": {...}, "seeds": 3,
- "tasks": {"rte": {"metrics": ["accuracy"], "splits": {"dev": {"rows": 277, "floor": {"accuracy": 52.7}}}}},
+ "tasks": {"rte": {"metrics": ["accuracy"], "data" (sha256 of the scored rows),
+                   "splits": {"dev": {"rows": 277, "floor": {"accuracy": 52.7}}}}},
  "rows": [{"name", "role": "student" | "teacher" | "baseline" | "cell", "title", "folder" (under OUT), "method",
-           "parameters", "kept" (of the original's), "bytes",
+           "weights" (sha256 of all its models; of the teacher by task), "parameters", "kept" (of the original's), "bytes",
            "scores": {"rte": {"dev": {"mean": {metric: x}, "std": {metric: x} or null, "retention": x or null,
                                       "constant": ["seed-0 answers ..."],
                                       "against": [{"name", "retention", "difference", "low", "high", "p"}]}}},
@@ -32,20 +33,23 @@ def row_of(bench: Bench, name: str, role: str, title: str, place: str, record: R
     scores = {
         task: {split: _cell(found) for split, found in entry["splits"].items()} for task, entry in record["tasks"].items()
     }
-    return {"name": name, "role": role, "title": title, "folder": place or ".", **_size(folder, bench), "scores": scores}
+    told = {"name": name, "role": role, "title": title, "folder": place or ".", "weights": record["model"]}
+    return {**told, **_size(folder, bench), "scores": scores}
 
 
 def teacher_row(bench: Bench, record: Record) -> Record:
     """Out of what the student is held against."""
     scores: Record = {}
+    weights: dict[str, str] = {}
     for task, entry in record["tasks"].items():
         for split, found in entry["splits"].items():
             teacher = next(each for each in found["against"] if each["role"] == "teacher")
             about = {"mean": teacher["scores"], "std": None, "retention": 1.0, "constant": [], "against": []}
             scores.setdefault(task, {})[split] = about
+            weights[task] = teacher["model"]
     folder = bench.teacher(next(iter(bench.tasks)))
     named = {"name": "teacher", "role": "teacher", "title": "the original, fine-tuned: the best of its grid"}
-    return {**named, "folder": "teachers", **_size(folder, bench), "scores": scores}
+    return {**named, "folder": "teachers", "weights": weights, **_size(folder, bench), "scores": scores}
 
 
 def results(bench: Bench, verb: str, rows: Sequence[Record], record: Record, **facts: Any) -> Record:
@@ -53,6 +57,7 @@ def results(bench: Bench, verb: str, rows: Sequence[Record], record: Record, **f
     tasks = {
         task: {
             "metrics": entry["metrics"],
+            "data": entry["data"],
             "splits": {
                 split: {"rows": found["rows"], "floor": found["floor"]["scores"]} for split, found in entry["splits"].items()
             },
