@@ -85,7 +85,7 @@ def print_measurement(found: "Measurement") -> None:
             f"most sequences a second, {where}, {each.dtype}: {each.model} {each.path} {each.sequences_per_second:,.1f} "
             f"at batch {each.batch}" + ("" if each.peak_bytes is None else f", {mb(each.peak_bytes)} at its peak")
         )
-    for line in found.crossovers or ("nowhere measured is it slower than the original's fastest path",):
+    for line in found.crossovers or ("nowhere is it shown to be slower than the original's fastest path",):
         out_console.print(line)
     for note in found.notes:
         out_console.print(f"note: {note}")
@@ -127,6 +127,12 @@ def _print_times(found: "Measurement") -> None:
     )
     for why in whys:
         out_console.print(why)
+    chosen: dict[str, list[str]] = {}
+    for cell in found.cells:
+        for timing in (timing for timing in cell.timings if timing.how):
+            chosen.setdefault(f"{timing.model}, {timing.path}: {timing.how}", []).append(f"{cell.batch} x {cell.label}")
+    for how, cells in chosen.items():
+        out_console.print(f"{how} (at {', '.join(cells)})")
     if slow := _preparations(found):
         out_console.print(f"before the times (folding, exporting, compiling): {', '.join(slow)}")
 

@@ -18,7 +18,9 @@ def optimize(
     length: Annotated[int | None, Option(help="Tokens of a sequence (default 128).")] = None,
     dtype: Annotated[str | None, Option(help="float32, bfloat16, float16 or float64; default: as saved.")] = None,
     device: Annotated[str | None, Option(help="cpu, cuda, cuda:1 ...; default: a GPU where there is one.")] = None,
-    path: Annotated[str, Option(help="auto: the fastest for each kind of layer; or dense, chain, plain for all.")] = "auto",
+    path: Annotated[
+        str, Option(help="auto: the fastest; or dense, chain, plain for all layers, fused for whole blocks.")
+    ] = "auto",
     save: Annotated[bool, Option("--save", help="Keep the choice in FOLDER/runtime.json, which optimize_ follows.")] = False,
     seed: Seed = None,
     as_json: Json = False,
@@ -54,7 +56,12 @@ def _print(found: "Optimized", folder: str, save: bool) -> None:
         shown = ", ".join(f"{way} {seconds * 1e6:.0f}" for way, seconds in times.items())
         table.add_row(choice.roles, f"x {choice.count}", choice.path, choice.why, shown)
     out_console.print(table)
-    for path in dict.fromkeys(choice.path for choice in found.choices):
+    whole = found.whole
+    shown = ", ".join(f"{way} {seconds * 1e6:.0f}" for way, seconds in whole.measured.items())
+    out_console.print(f"encoder: {whole.path}, {whole.why}{f' ({shown} microseconds)' if shown else ''}")
+    if whole.without:
+        out_console.print(f"why not by kernels: {whole.without}")
+    for path in dict.fromkeys([whole.path, *(choice.path for choice in found.choices)]):
         out_console.print(f"{path}: {MEANING[path]}")
     kept = f"kept in {folder}/runtime.json" if save else "nothing was written (--save keeps the choice in FOLDER/runtime.json)"
     out_console.print(f"In Python: tenfold.optimize_(model); {kept}")

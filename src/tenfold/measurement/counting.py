@@ -26,6 +26,7 @@ from tenfold.nn.bank import BANKS
 from tenfold.planning import MATRICES, MODEL, PAPER, Plan, Site
 from tenfold.planning.build import totals
 from tenfold.planning.sites import EMBEDDING, find_sites
+from tenfold.runtime.fusing import Whole
 
 DENSE = "dense"
 RELATIVE = {"deberta-v2"}
@@ -122,8 +123,9 @@ def flops(role: Role, path: str, ready: Ready, known: Anatomy | None, shape: Sha
 
 
 def predicted(model: Any, plan: Plan, length: int) -> int | None:
-    """The matrices, attention, and the mixing of the banks whose factors the path multiplies with as they are."""
-    if model.config.model_type in RELATIVE:
+    """The matrices, attention, and the mixing of the banks whose factors the path multiplies with as they are. None where
+    nobody predicts them: for some attentions, and for encoders that compute whole."""
+    if model.config.model_type in RELATIVE or any(isinstance(module, Whole) for module in model.modules()):
         return None
     layers: dict[str, Any] = dict(factored_layers(model.base_model))
     total = plan.flops(1, length)[1]

@@ -47,23 +47,27 @@ class Subject:
 
 @dataclass(frozen=True)
 class Ready:
-    """`run(inputs)` gives what the model gives. `model` holds the weights that it reads; None: another runtime has them."""
+    """`run(inputs)` gives what the model gives. `model` holds the weights that it reads; None: another runtime has them.
+
+    how     what was chosen for the fused path
+    """
 
     run: Callable[[Inputs], Any]
     model: nn.Module | None
     seconds: float
+    how: str
 
 
 def prepare(path: str, subject: Subject, shape: Shape) -> Ready:
     """For one shape. Raises Absent where there is no such path, whatever the reason."""
     start = perf_counter()
     try:
-        run, model = PATHS[path](subject, shape)
+        run, model, *how = PATHS[path](subject, shape)
     except Absent:
         raise
     except Exception as error:  # whatever a compiler, an exporter or a runtime makes of a model
         raise Absent(first_line(error)) from error
-    return Ready(run, model, perf_counter() - start)
+    return Ready(run, model, perf_counter() - start, "".join(how))
 
 
 def output(found: Any) -> Tensor:
@@ -71,7 +75,7 @@ def output(found: Any) -> Tensor:
     return torch.as_tensor(found[0])
 
 
-Prepared = tuple[Callable[[Inputs], Any], nn.Module | None]
+Prepared = tuple[Callable[[Inputs], Any], nn.Module | None] | tuple[Callable[[Inputs], Any], nn.Module | None, str]
 
 
 def _call(model: Any, inputs: Inputs) -> Any:
@@ -89,13 +93,18 @@ def _compiled(subject: Subject, shape: Shape) -> Prepared:  # noqa: ARG001
 
 
 def _fused(subject: Subject, shape: Shape) -> Prepared:
-    if not subject.compressed:
-        raise Absent("a dense model has no factors to fold: eager is the same thing")
-    from tenfold.runtime import optimize_
+    """A compressed model as optimize_ chooses; an original as the chain of its whole matrices, the strongest exact way."""
+    from tenfold.runtime import NoBlocks, dense_blocks_, optimize_
 
     model = copy.deepcopy(subject.model)
-    optimize_(model, batch=shape.batch, length=shape.length)
-    return partial(_call, model), model
+    if subject.compressed:
+        how = optimize_(model, batch=shape.batch, length=shape.length).summary
+    else:
+        try:
+            how = dense_blocks_(model)
+        except NoBlocks as why:
+            raise Absent(f"an original is fused where its encoder is one of BERT's blocks, and {why}") from why
+    return partial(_call, model), model, how
 
 
 def _onnx(subject: Subject, shape: Shape) -> Prepared:  # noqa: ARG001

@@ -80,6 +80,7 @@ class Timing:
     difference       of its outputs to those of its model's eager path: norm of the difference / norm, over real tokens
     prepare_seconds  making the path ready; what is made once for all cells (an ONNX file) was paid for in the first of them
     first_seconds    the first call, which compiles and warms up
+    how              what was chosen for the fused path
     """
 
     model: Role
@@ -94,6 +95,7 @@ class Timing:
     difference: float | None = None
     prepare_seconds: float | None = None
     first_seconds: float | None = None
+    how: str = ""
 
 
 @dataclass(frozen=True)

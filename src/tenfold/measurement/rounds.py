@@ -133,7 +133,7 @@ def _contender(role: Role, path: str, subject: Subject, shape: Shape, expected: 
         ready = prepare(path, subject, shape)
         start = perf_counter()
         found = output(ready.run(shape.inputs)).cpu()
-        timing = replace(timing, prepare_seconds=ready.seconds, first_seconds=perf_counter() - start)
+        timing = replace(timing, prepare_seconds=ready.seconds, first_seconds=perf_counter() - start, how=ready.how)
         error = None if expected is None else difference(found, expected.cpu(), shape)
         tolerance = TOLERANCE[subject.model.dtype]
         if error is None or not error <= tolerance:

@@ -16,8 +16,12 @@ from tenfold.runtime.blocks import KernelChain, TorchChain, kernel_weights, refu
 from tenfold.runtime.choosing import NOISE, Situation, remembered
 from tenfold.runtime.encoders import Encoder, NoBlocks, find_encoder
 from tenfold.runtime.fusing import Chain, Whole, install_, reads_token_0
+from tenfold.runtime.kernels import tuning
 from tenfold.runtime.timing import interleaved
 from tenfold.runtime.ways import AUTO, BLOCKS, CHAIN, DENSE, DENSE_BLOCKS, FUSED, KERNELS, LAYERS, PLAIN
+
+ROUNDS, SECONDS = 21, 3.0
+"""A whole encoder is timed for longer than a kind of layers: there is one, and it stays."""
 
 Makers = dict[str, Callable[[], Chain]]
 
@@ -68,10 +72,12 @@ def pick_whole(times: Mapping[str, float]) -> str:
     return LAYERS if times[LAYERS] <= times[best] * (1 + NOISE) else best
 
 
-def dense_blocks_(model: Any) -> None:
-    """Let an ordinary dense model compute its encoder as one chain. Raises NoBlocks."""
+@torch.no_grad()
+def dense_blocks_(model: Any) -> str:
+    """Let an ordinary dense model compute its encoder as one chain, the strongest exact way for it. Raises NoBlocks."""
     encoder = find_encoder(model)
     install_(encoder, TorchChain(encoder, {}, model.dtype), reads_token_0(model))
+    return DENSE_BLOCKS
 
 
 def _makers(encoder: Encoder, ways: Mapping[FactoredLinear, str], where: Situation) -> tuple[Makers, str | None]:
@@ -105,8 +111,9 @@ def _time(model: Any, encoder: Encoder, makers: Makers, where: Situation) -> dic
     calls: dict[str, Callable[[], Any]] = {way: (lambda whole=whole: whole.full(x)) for way, whole in wholes.items()}
     calls[LAYERS] = lambda: encoder.module(x)
     for call in calls.values():
-        call()  # a graph is recorded the second time
-    return interleaved(calls, base.device)
+        with tuning():
+            call()
+    return interleaved(calls, base.device, ROUNDS, SECONDS)
 
 
 def _why(chosen: str, measured: Mapping[str, float]) -> str:

@@ -20,7 +20,19 @@ from tenfold.runtime.choosing import Choice, Situation, choose, situation
 from tenfold.runtime.encoding import WholeChoice, choose_whole_
 from tenfold.runtime.fusing import Whole
 from tenfold.runtime.reading import find_readers, lone_readers
-from tenfold.runtime.ways import AUTO, ENCODERS, FUSED, LAYERS, PATHS, PLAIN, Readers, exact_products, folded
+from tenfold.runtime.ways import (
+    AUTO,
+    DENSE_BLOCKS,
+    ENCODERS,
+    FUSED,
+    KERNELS,
+    LAYERS,
+    PATHS,
+    PLAIN,
+    Readers,
+    exact_products,
+    folded,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -38,6 +50,12 @@ class Optimized:
     where: Situation
     choices: tuple[Choice, ...]
     whole: WholeChoice
+
+    @property
+    def summary(self) -> str:
+        """`blocks; attn.q k v chain, attn.o dense, ...`"""
+        ways = ", ".join(f"{choice.roles} {choice.path}" for choice in self.choices)
+        return self.whole.path if self.whole.path in (KERNELS, DENSE_BLOCKS) else f"{self.whole.path}: {ways}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self.where), "choices": [each.to_dict() for each in self.choices], "whole": self.whole.to_dict()}
