@@ -96,6 +96,24 @@ class Feeding:
     next_width: int = 48
 
 
+FEEDING = [
+    Feeding(Shape(80, 24, 20, hidden=100), "gelu"),
+    Feeding(Shape(64, 96, 36), "gelu_tanh", tokens=16, next_width=16),
+    Feeding(Shape(40, 16, 50), "relu", biases=False, parts=2, next_width=0),
+    Feeding(Shape(72, 40, 65), "silu", tokens=3, parts=4, next_width=96),
+]
+ATTENDING = [
+    Attending(Shape(80, 24, 20, heads=2, head=32), (5, 1, 17, 40), absorb=True, bias=True),
+    Attending(Shape(64, 30, 36, heads=2, head=64), (33,), absorb=True, keys=16),
+    Attending(Shape(40, 36, 20, heads=3, head=26), (5, 6, 18), keys=16, bias=True, next_width=0),
+    Attending(Shape(48, 96, 20, heads=2, head=32), (32, 16), keys=16, next_width=96),
+    Attending(Shape(32, 12, 70, heads=2, head=16, private=True), (3, 20), absorb=True, bias=True, parts=2, keys=16),
+    Attending(Shape(32, 12, 20, heads=4, head=32, private=True), (3, 9, 20, 1), parts=4, keys=32),
+    Attending(Shape(32, 16, 16, heads=2, head=128), (7, 20), fixed=True, bias=True, keys=32, next_width=16),
+]
+"""Each flag of the programs in both states, ranks of one and of two pieces, widths that no chunk divides."""
+
+
 def guarded(tensor: Tensor) -> Tensor:
     """The same with rows of NaN in memory before and after it: what reads beyond it is seen."""
     around = tensor.new_full((len(tensor) + 32, *tensor.shape[1:]), torch.nan)

@@ -4,31 +4,30 @@ TRITON_INTERPRET=1 must stand in the environment before triton is imported: `tes
 """
 
 import random
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
-from fused_draws import Attending, Feeding, Shape, attended, attention_weights, away, fed, ffn_weights, guarded
+from fused_draws import (
+    ATTENDING,
+    FEEDING,
+    Attending,
+    Feeding,
+    Shape,
+    attended,
+    attention_weights,
+    away,
+    fed,
+    ffn_weights,
+    guarded,
+)
+from triton.runtime.errors import OutOfResources
 
-from tenfold.runtime.kernels import launch
-from tenfold.runtime.kernels.configs import Config
+from tenfold.runtime.kernels import Packing, gpu, launch, tuning
+from tenfold.runtime.kernels.configs import Config, Device, ffn_cuts, ranks_of
 
 WITHIN = 2e-5
-
-FEEDING = [
-    Feeding(Shape(80, 24, 20, hidden=100), "gelu"),
-    Feeding(Shape(64, 96, 36), "gelu_tanh", tokens=16, next_width=16),
-    Feeding(Shape(40, 16, 50), "relu", biases=False, parts=2, next_width=0),
-    Feeding(Shape(72, 40, 65), "silu", tokens=3, parts=4, next_width=96),
-]
-ATTENDING = [
-    Attending(Shape(80, 24, 20, heads=2, head=32), (5, 1, 17, 40), absorb=True, bias=True),
-    Attending(Shape(64, 30, 36, heads=2, head=64), (33,), absorb=True, keys=16),
-    Attending(Shape(40, 36, 20, heads=3, head=26), (5, 6, 18), keys=16, bias=True, next_width=0),
-    Attending(Shape(48, 96, 20, heads=2, head=32), (32, 16), keys=16, next_width=96),
-    Attending(Shape(32, 12, 70, heads=2, head=16, private=True), (3, 20), absorb=True, bias=True, parts=2, keys=16),
-    Attending(Shape(32, 12, 20, heads=4, head=32, private=True), (3, 9, 20, 1), parts=4, keys=32),
-    Attending(Shape(32, 16, 16, heads=2, head=128), (7, 20), fixed=True, bias=True, keys=32, next_width=16),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -99,3 +98,61 @@ def test_rows_far_from_zero_keep_their_spread() -> None:
     for parts in (1, 2):
         y, _ = launch.ffn_block(single, single @ constants.u, constants, None, _small(32), parts)()
         assert away(y, fed(single.double(), w)) < 2e-3
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if tensors lay on a GPU of four processors."""
+    monkeypatch.setattr(gpu, "device", lambda _: Device(4, 232_448))
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(gpu, "_found", {})
+    monkeypatch.setattr(gpu, "_timed", set())
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+@pytest.mark.parametrize("columns", [32, 112, 0])
+def test_whole_blocks_as_a_gpu_would_run_them(columns: int) -> None:
+    """112 columns are no two powers of two: z' is a product more."""
+    shape, lengths = Shape(64, 16, 16, hidden=128), [9, 4, 2]
+    a, f, next_u = attention_weights(shape), ffn_weights(shape), _next(64, columns)
+    u = None if next_u is None else next_u.float()
+    x = torch.randn(sum(lengths), 64)
+    one, two = a.constants(torch.float32), f.constants(torch.float32)
+    y, z = gpu.attention_block(x, x @ one.u, one, Packing.of(lengths), u, None)
+    expected = attended(x.double(), a, lengths, None)
+    assert away(y, expected) < WITHIN
+    assert (z is None) == (next_u is None)
+    assert z is None or next_u is None or away(z, expected @ next_u) < WITHIN
+    y, z = gpu.ffn_block(x, x @ two.u, two, u)
+    expected = fed(x.double(), f)
+    assert away(y, expected) < WITHIN
+    assert z is None or next_u is None or away(z, expected @ next_u) < WITHIN
+    assert len(gpu._found) == 2
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_what_does_not_run_gives_way_and_what_is_fastest_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = ffn_weights(Shape(32, 16, 16, hidden=128))
+    constants, x = w.constants(torch.float16), torch.randn(200, 32).half()
+    cuts = ffn_cuts(x.dtype, ranks_of(constants, None), 200, 128, Device(4, 232_448))
+    assert len(cuts) > 2
+    tried: list[Config] = []
+
+    def call(config: Config) -> tuple[torch.Tensor, None]:
+        tried.append(config)
+        if len(tried) == 1:
+            raise OutOfResources(300_000, 232_448, "shared memory")
+        return x, None
+
+    monkeypatch.setattr(launch, "ffn_block", lambda *given: partial(call, given[4]))
+    for _ in range(2):
+        gpu.ffn_block(x, x, constants, None)
+    assert tried == [cuts[0].config, cuts[1].config, cuts[1].config]
+
+    monkeypatch.setattr(gpu, "_graph", lambda block: type("Graph", (), {"replay": block}))
+    monkeypatch.setattr(gpu, "interleaved", lambda calls, _: {name: -float(name) for name in calls})
+    with tuning():
+        gpu.ffn_block(x, x, constants, None)
+    gpu.ffn_block(x, x, constants, None)
+    assert tried[-2:] == [cuts[-1].config] * 2

@@ -19,6 +19,7 @@ RUNS = 10
 """Blocks in a graph that is timed."""
 
 _found: dict[Hashable, Cut] = {}
+_timed: set[Hashable] = set()
 
 
 def attention_block(
@@ -73,8 +74,9 @@ def _run(
 
 def _by_cut(key: Hashable, cuts: Sequence[Cut], make: Callable[[Cut], launch.Block]) -> tuple[Tensor, Tensor | None]:
     """By the cut that was found for such a block, else by the fastest (while tuning) or the first that runs."""
-    if key not in _found and tunes() and not torch.cuda.is_current_stream_capturing():
+    if key not in _timed and tunes() and not torch.cuda.is_current_stream_capturing():
         _found[key] = _fastest(cuts, make)
+        _timed.add(key)
     if key in _found:
         return make(_found[key])()
     _found[key], made = _first(cuts, make)

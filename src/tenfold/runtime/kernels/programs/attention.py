@@ -43,7 +43,7 @@ def keys_and_values(
     return k0, k1, v0, v1
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def attention(
     x, z, q, q_bias, k, v, left, right, bias, gamma, beta, next_u, x_out, z_out, partial, table, starts, ends, scores,
     tokens, over_heads, over_rows, over_keys, eps,
