@@ -406,6 +406,7 @@ def main() -> None:
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--batches", type=numbers)
+    parser.add_argument("--most", type=int, help="leave out cells with more tokens than this")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--budget", type=float, help="seconds of a cell after which no round begins (six are taken)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -425,13 +426,13 @@ def main() -> None:
     rows: list[Row] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for length in lengths:
-            for batch in batches:
-                if "encoder" in asked.parts:
-                    rows += encoder_cell(models, length, batch, setting)
-                    print(f"encoder, {batch} x {length} done", file=sys.stderr)
-                if "mixed" in asked.parts and length == 128 and batch > 1:
-                    rows += mixed_cell(models, length, batch, setting)
+        for length, batch in ((n, b) for n in lengths for b in batches if asked.most is None or n * b <= asked.most):
+            if "encoder" in asked.parts:
+                rows += encoder_cell(models, length, batch, setting)
+                print(f"encoder, {batch} x {length} done", file=sys.stderr)
+            if "mixed" in asked.parts and length == 128 and batch > 1:
+                rows += mixed_cell(models, length, batch, setting)
+                print(f"mixed, {batch} x {length} done", file=sys.stderr)
     steps = training_rows(setting) if "training" in asked.parts else []
     result = {
         "command": ["python", "benchmarks/speed.py", *sys.argv[1:]],

@@ -149,6 +149,7 @@ def test_compiled_and_folded_models_give_the_same(monkeypatch: pytest.MonkeyPatc
     for timing in found.timings:
         assert timing.state == "absent" or timing.difference is not None
         assert timing.difference is None or timing.difference < 1e-5
+        assert (timing.how == "dense blocks") == ((timing.model, timing.path) == (ORIGINAL, "fused"))
 
 
 def test_half_precision_is_held_to_its_own_eager_path() -> None:

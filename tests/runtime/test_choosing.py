@@ -16,11 +16,12 @@ import tenfold
 from tenfold.errors import CheckpointError
 from tenfold.forms import TensorTrain, Tucker
 from tenfold.nn import FactorBank, FactoredLinear
-from tenfold.runtime import AUTO, CHAIN, DENSE, PLAIN, choosing, optimize_
-from tenfold.runtime.choosing import Situation, choose, pick
+from tenfold.runtime import AUTO, CHAIN, DENSE, PLAIN, choosing, encoding, optimize_
+from tenfold.runtime.choosing import NOISE, Situation, choose, pick
 from tenfold.runtime.cost import Machine, Work, predict
+from tenfold.runtime.encoding import pick_whole
 from tenfold.runtime.timing import interleaved
-from tenfold.runtime.ways import Readers, works
+from tenfold.runtime.ways import BLOCKS, DENSE_BLOCKS, KERNELS, LAYERS, Readers, works
 
 WORKS = {DENSE: Work(100, 100, 1), CHAIN: Work(40, 60, 2), PLAIN: Work(50, 50, 4)}
 HERE = Situation(1, 128, "float32", "cpu test", 1)
@@ -69,6 +70,47 @@ def test_work_is_counted_from_shapes() -> None:
     assert found[CHAIN] == Work(4 * 768 * 8, 4 * 768 * 8, 4)
     assert found[PLAIN].macs == 3 * (2 * 768 * 8 + 64) and found[PLAIN].products == 9
     assert works(readers(Tucker(2, 8, 8)))[PLAIN].once == 6 * 2 * 64
+
+
+@pytest.mark.parametrize(
+    ("times", "chosen"),
+    [
+        ({LAYERS: 1.0, KERNELS: 0.3, BLOCKS: 0.5, DENSE_BLOCKS: 0.8}, KERNELS),
+        ({LAYERS: 1.0, KERNELS: 0.9, BLOCKS: 0.5, DENSE_BLOCKS: 0.8}, BLOCKS),
+        ({LAYERS: 1.0, BLOCKS: 0.9, DENSE_BLOCKS: 0.8}, DENSE_BLOCKS),  # where factors do not pay, what the original could do
+        ({LAYERS: 1.0, BLOCKS: 0.98}, LAYERS),  # within the noise: nothing more to keep
+        ({LAYERS: 1.0, BLOCKS: 1.2, DENSE_BLOCKS: 1.5}, LAYERS),
+        ({}, LAYERS),
+    ],
+)
+def test_the_fastest_way_of_the_encoder_is_picked(times: dict[str, float], chosen: str) -> None:
+    assert pick_whole(times) == chosen
+    assert not times or times[chosen] <= times.get(DENSE_BLOCKS, times[LAYERS]) * (1 + NOISE)
+
+
+def test_the_encoder_is_timed_once_and_computes_as_was_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TENFOLD_CACHE", str(tmp_path))
+    monkeypatch.setattr(choosing, "_remembered", {})
+    times = {LAYERS: 3.0, BLOCKS: 2.0, DENSE_BLOCKS: 2.5}
+
+    def find(calls: dict[str, Any], *_: Any) -> dict[str, float]:
+        for call in calls.values():
+            call()
+        return {way: times[way] for way in calls}
+
+    monkeypatch.setattr(encoding, "interleaved", find)
+    model: Any = pico("bert")
+    tenfold.compress_(model, tenfold.plan(model, "III-8"), init="hosvd")
+    found = optimize_(model)
+    assert found.whole.path == BLOCKS and found.whole.why == "measured: 1.50x as fast as the layers"
+    assert found.whole.without == "kernels want a CUDA device, got cpu" and hasattr(model.encoder, "whole")
+    monkeypatch.setattr(encoding, "interleaved", lambda *_: pytest.fail("it is known"))
+    assert optimize_(model) == found
+    monkeypatch.setattr(choosing, "_remembered", {})
+    monkeypatch.setattr(encoding, "interleaved", lambda calls, *_: dict.fromkeys(calls, 1.0))
+    assert optimize_(model, batch=2).whole.why.startswith("measured: blocks take 1.00x the layers' time")
+    assert not hasattr(model.encoder, "whole")
+    assert optimize_(model, measure=False).whole.why == "not measured"
 
 
 ROLES = {f"layer.{g}": f"attn.{name}" for g, name in enumerate("qkv")}
@@ -170,7 +212,12 @@ def test_the_verb_says_what_is_fastest_and_leaves_nothing(folder: Path, monkeypa
     monkeypatch.setenv("TENFOLD_CACHE", str(tmp_path))
     before = sorted(path.name for path in folder.iterdir())
     shown = ran("optimize", folder, "--batch", 2, "--length", 16).out
-    assert "batch 2, length 16, float32, cpu" in shown and "attn.q k v" in shown and "nothing was written" in shown
+    assert (
+        "batch 2, length 16, float32, cpu" in shown
+        and "attn.q k v" in shown
+        and "encoder: " in shown
+        and "nothing was written" in shown
+    )
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
@@ -187,6 +234,9 @@ def test_a_saved_choice_is_followed_where_it_was_made_for(folder: Path, monkeypa
     other = optimize_(model, batch=7, measure=False)
     assert other.where.batch == 7 and all(choice.why.startswith("predicted") for choice in other.choices)
     assert {choice.path for choice in optimize_(model, path=DENSE).choices} == {DENSE}
+    ran("optimize", folder, "--path", "fused", "--batch", 3, "--length", 5, "--save")
+    kept_whole = optimize_(model)
+    assert (kept_whole.whole.path, kept_whole.whole.why) == (BLOCKS, "asked for") and hasattr(model.encoder, "whole")
     (folder / "runtime.json").write_text('{"version": 2}', encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"runtime\.json must have version 1"):
         optimize_(model)
