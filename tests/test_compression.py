@@ -290,6 +290,7 @@ def test_an_encoder_with_a_decoder_goes_the_whole_way(config: Any, tmp_path: Pat
     network.save_pretrained(tmp_path)
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     assert torch.equal(output(loaded, arguments, whole=True), after)
+    torch.testing.assert_close(output(tenfold.to_dense(loaded), arguments, whole=True), after, rtol=1e-4, atol=1e-5)
     exact = copy.deepcopy(model).double()
     compress_(exact, tenfold.plan(exact, "II-32", family="auto"), batches=batches())
     torch.testing.assert_close(output(exact, arguments, whole=True).float(), before, rtol=1e-3, atol=1e-4)
