@@ -57,6 +57,7 @@ def grid(place: Path) -> tuple[Path, running.Finetuned]:
 
 def test_the_best_cell_is_kept_and_all_are_told(grid: tuple[Path, running.Finetuned]) -> None:
     _, result = grid
+    assert not any(note.startswith("warning") for note in result.notes)
     told = result.to_dict()
     assert [(cell["lr"], cell["seed"]) for cell in told["cells"]] == [(1e-7, 0), (3e-3, 0), (3e-3, 1)]
     assert told["best"] == {"lr": 3e-3, "batch": 16}
@@ -215,6 +216,21 @@ def test_cuts_splits_and_slices_are_told(place: Path) -> None:
     far = TaskSpec(train=write(place / "far.csv", table))
     notes = prepare(find(str(place / "model"), weights=True), far, settings(), lambda _: None).notes
     assert any("scores go from 1000 to 1058.5" in note for note in notes)
+
+
+def test_floors_are_told_and_a_model_that_gives_one_answer_is_warned_of(place: Path, tmp_path: Path) -> None:
+    labels = {0: "neg", 1: "pos"}
+    model = pico("bert", "sequence_classification", id2label=labels, label2id={v: k for k, v in labels.items()})
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(torch.tensor([0.0, 9.0]))
+    save_folder(tmp_path / "constant")
+    model.save_pretrained(tmp_path / "constant")
+    words = ("--train", place / "rows.csv", "--dev", place / "dev.csv", "--lr", "1e-12", "--epochs", 1)
+    shown = ran("finetune", tmp_path / "constant", tmp_path / "out", *words).out
+    assert 'warning: dev: lr 1e-12, batch 32, seed 0 answers "pos" to all 32 rows' in shown
+    assert "dev: accuracy 50.0 (floor 50.0), f1_macro 33.3 (floor 33.3)" in shown
+    assert history(tmp_path / "out")[-1]["floors"] == {"dev": {"accuracy": 50.0, "f1_macro": pytest.approx(100 / 3)}}
 
 
 def test_three_classes_and_a_label_that_dev_alone_has(place: Path, tmp_path: Path) -> None:

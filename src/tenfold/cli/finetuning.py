@@ -88,6 +88,8 @@ def _nested(assigned: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_finetuned(result: "Finetuned") -> None:
+    from tenfold.finetuning.material import WARNING
+
     kept = {outcome.cell for outcome in result.best}
     title = f"{result.metric} on {result.split}, the best of each run (* is kept)"
     table = Table(title=title, title_justify="left")
@@ -105,7 +107,11 @@ def print_finetuned(result: "Finetuned") -> None:
             text = f"warning: {outcome.cell} was given up: {outcome.diverged}"
             out_console.print(text, style="bold red", markup=False)
     for note in result.notes:
-        out_console.print(f"note: {note}", markup=False)
+        if note.startswith(WARNING):
+            out_console.print(note, style="bold red", markup=False)
+        else:
+            out_console.print(f"note: {note}", markup=False)
     for split, scores in result.scores.items():
-        out_console.print(f"{split}: " + ", ".join(f"{name} {value:.1f}" for name, value in scores.items()))
+        told = (f"{name} {value:.1f} (floor {result.floors[split][name]:.1f})" for name, value in scores.items())
+        out_console.print(f"{split}: " + ", ".join(told))
     out_console.print(f"{result.out}: {len(result.best)} of {len(result.cells)} runs kept, {result.seconds:.0f} s in all")

@@ -106,11 +106,13 @@ def train(source: Source, material: Material, settings: Finetune, cell: Cell, wo
             ) from error
         model = tuner.accelerator.unwrap_model(tuner.model, keep_fp32_wrapper=False)
     best.restore_(model)
-    scores = {split: material.score(material.predict(model, split), split) for split in material.dev}
+    outputs = {split: material.predict(model, split) for split in material.dev}
+    scores = {split: material.score(found, split) for split, found in outputs.items()}
+    warned = [text for split, found in outputs.items() for text in material.warnings(str(cell), found, split)]
     headline = scores[material.chooser][material.task.metrics[0]]
     seconds = round(time.perf_counter() - begun, 1)
     return model, Outcome(
-        cell, headline, best.kept["epoch"], tuner.state.global_step, seconds, tuple(best.curve), scores, notes
+        cell, headline, best.kept["epoch"], tuner.state.global_step, seconds, tuple(best.curve), scores, (*notes, *warned)
     )
 
 

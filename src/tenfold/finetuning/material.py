@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -9,12 +10,16 @@ from torch import Tensor
 from tenfold.checkpoints import Source
 from tenfold.compression import Progress
 from tenfold.errors import TenfoldError
+from tenfold.evaluation.alarms import alarms
 from tenfold.evaluation.pooling import pooling_of
 from tenfold.evaluation.predicting import Pooling, predict
 from tenfold.finetuning.losses import Scale, balanced_weights, cosine_scale
 from tenfold.finetuning.settings import Finetune
 from tenfold.pipeline import tokenizer_of
-from tenfold.tasks import Encoded, Task, TaskData, TaskSpec, encode, load_task, score
+from tenfold.tasks import Encoded, Task, TaskData, TaskSpec, answers, encode, floors, load_task, score
+
+WARNING = "warning:"
+"""How a note begins that nobody should overlook."""
 
 FAR = 20
 """Scores further from 0 than this take a head long to reach at the usual rates."""
@@ -47,6 +52,17 @@ class Material:
 
     def score(self, outputs: Any, split: str) -> dict[str, float]:
         return score(self.task, outputs, self.data.dev[split].labels)
+
+    @cached_property
+    def floors(self) -> dict[str, dict[str, float]]:
+        """By split and metric: what the best answer that does not look at the text scores."""
+        return {split: floors(self.task, self.data.dev[split]) for split in self.dev}
+
+    def warnings(self, who: str, outputs: Any, split: str) -> list[str]:
+        """What makes these outputs' score worthless."""
+        said = answers(self.task, outputs)
+        found = alarms(self.task, who, said, self.score(outputs, split), self.floors[split])
+        return [f"{WARNING} {split}: {text}" for text in found]
 
 
 def prepare(source: Source, spec: TaskSpec, settings: Finetune, progress: Progress) -> Material:

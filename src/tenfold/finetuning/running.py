@@ -28,7 +28,8 @@ CELL, RUN = "cell.json", "run.json"
 class Finetuned:
     """cells: all that were run, the grid's first. best: the cell that was kept for each seed.
 
-    Scores are those of the kept states on the dev splits, the mean over seeds. split, metric: what was chosen by.
+    Scores are those of the kept states on the dev splits, the mean over seeds, floors what the best answer that does not look
+    at the text has there. split, metric: what was chosen by.
     """
 
     out: Path
@@ -39,6 +40,7 @@ class Finetuned:
     best: tuple[Outcome, ...]
     notes: tuple[str, ...]
     seconds: float
+    floors: Mapping[str, Mapping[str, float]]
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
@@ -58,6 +60,7 @@ class Finetuned:
             "best": {"lr": self.best[0].cell.lr, "batch": self.best[0].cell.batch},
             "seeds": [{"seed": outcome.cell.seed, "scores": outcome.scores} for outcome in self.best],
             "scores": self.scores,
+            "floors": self.floors,
             "notes": list(self.notes),
             "seconds": round(self.seconds, 1),
         }
@@ -89,10 +92,11 @@ def finetune_folder(
         best = grid.best()
     except KeyboardInterrupt as error:
         raise Interrupted(f"stopped: the cells that are done lie in {work}, the same command goes on") from error
-    notes = tuple(dict.fromkeys([*material.notes, *best[0].notes]))
+    notes = tuple(dict.fromkeys([*material.notes, *(note for outcome in best for note in outcome.notes)]))
     task = material.task
     cells = tuple(grid.done.values())
-    result = Finetuned(out, task.name, material.chooser, task.metrics[0], cells, best, notes, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    result = Finetuned(out, task.name, material.chooser, task.metrics[0], cells, best, notes, seconds, material.floors)
     _save(grid, result, out, force)
     shutil.rmtree(work)
     return result
