@@ -371,6 +371,16 @@ def test_recollecting_fits_what_a_tile_owns_to_what_it_reads_now(method: str) ->
         assert lost[1] <= lost[0] * 1.001
 
 
+@pytest.mark.parametrize("method", LOW)
+def test_recollecting_works_in_half_precision(method: str) -> None:
+    exact, half = pico("bert"), pico("bert", dtype=torch.bfloat16)
+    for model in (exact, half):
+        compress_(model, tenfold.plan(model, method), batches=batches()[:1], recollect=True)
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    for name, layer in factored_layers(exact).items():
+        assert distance(factored_layers(half)[name].matrix().detach().float(), layer.matrix().detach()) < 0.3
+
+
 def test_recollecting_private_factors_keeps_more_of_the_hidden_states_than_weights_alone() -> None:
     model, text = pico("bert", dtype=torch.float64), batches()
     plan = tenfold.plan(model, "II-8")

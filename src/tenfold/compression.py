@@ -241,8 +241,9 @@ def _refit_site(base: nn.Module, form: Form, site: Site, grid: Grid, tiles: Tile
     layer = base.get_submodule(site.path)
     assert isinstance(layer, FactoredLinear)
     factors = layer.bank.factors()
+    exact = {name: factor.to(tiles[0].dtype) for name, factor in factors.items()}
     for row, indices in enumerate(grid):
         moment = calibration[site].moment(row, centred=site.bias)
         for g in indices:
-            for name, value in form.refit(factors, g, tiles[g], moment).items():
+            for name, value in form.refit(exact, g, tiles[g], moment).items():
                 factors[name][g].copy_(value)
