@@ -139,6 +139,29 @@ def test_a_graph_of_several_layers_replays_what_they_compute(tokens: int) -> Non
         assert out.isfinite().all()
 
 
+def test_a_graph_reads_lengths_on_the_device() -> None:
+    shape, dtype = SHAPES[0], torch.float16
+    w = attention_weights(shape)
+    constants = w.constants(dtype).map(lambda tensor: tensor.cuda())
+    bounds = torch.tensor([0, 128, 256, 384], dtype=torch.int32, device="cuda")
+    held = _cuda(torch.randn(384, shape.width), dtype)
+
+    def attend() -> Tensor:
+        return attention_block(held, None, constants, Packing.fixed(bounds, 128))[0]
+
+    attend()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = attend()
+    for lengths in ([3, 128, 40], [1, 1, 1], [64, 64, 100]):
+        bounds.copy_(torch.tensor([0, *lengths]).cumsum(0))
+        graph.replay()
+        torch.cuda.synchronize()
+        expected = attended(held[: sum(lengths)].double().cpu(), w, lengths, None)
+        assert away(out[: sum(lengths)], expected) < 2e-2
+
+
 def test_cases_of_the_interpreter_hold_compiled() -> None:
     """Odd shapes: ranks of two pieces, heads that are padded, widths that no column chunk divides."""
     for case in (Feeding(Shape(80, 24, 20, hidden=100)), Feeding(Shape(72, 40, 65), "silu", tokens=3)):

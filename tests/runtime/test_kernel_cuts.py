@@ -39,7 +39,10 @@ def test_few_tokens_are_split_over_the_processors() -> None:
     assert cuts[0].parts > 1 and cuts[-1].parts == 1
     blocks = math.ceil(128 / cuts[0].config.rows) * cuts[0].parts
     assert H200.processors / 2 < blocks <= H200.processors
-    assert {cut.parts for cut in ffn_cuts(HALF, (64, 64, 64), 128 * 256, 3072, H200)} == {1}
+    few, more, many = (ffn_cuts(HALF, (64, 64, 64), tokens, 3072, H200) for tokens in (1024, 4096, 128 * 256))
+    assert few[0].config.rows <= more[0].config.rows < many[0].config.rows
+    assert more[0].parts == 1 and math.ceil(4096 / more[0].config.rows) > H200.processors / 2
+    assert {cut.parts for cut in many} == {1}
     assert attention_cuts(HALF, (64, 64, 64, 64, 64), 128, 128, 12, H200)[0].parts > 1
     assert {cut.parts for cut in attention_cuts(HALF, (64, 64, 64, 64, 64), 128 * 256, 128, 12, H200)} == {1}
 

@@ -1,7 +1,8 @@
 """Which cut of a block to launch: one table, the best guess first, and what each takes of shared memory.
 
 A class of ranks is the widest that a program meets: 64, 128 or 256. `shared` is the largest number of bytes that the compiler
-asked for over the ranks of a class and the GPUs that we compile for (benchmarks/kernels.py); a GPU with less takes a later row.
+asked for over the ranks of a class and the GPUs that we compile for (benchmarks/kernel_resources.py); a GPU with less takes a
+later row. Where keys and values read columns of their own it may be more, which a launch says, and then too a later row is taken.
 """
 
 import math
@@ -14,7 +15,7 @@ from tenfold.runtime.kernels.weights import AttentionConstants, FfnConstants
 
 CLASSES = (64, 128, 256)
 SPLIT_BELOW = 4
-"""Blocks are split where there are fewer than one for this many processors."""
+"""Blocks are split where there are no more than one for this many processors."""
 
 
 @dataclass(frozen=True)
@@ -52,58 +53,58 @@ Table = dict[int, tuple[Config, ...]]
 
 FFN: Table = {
     64: (
-        Config(128, 64, 32, 8, 3, 2, 0, 128),
-        Config(64, 64, 64, 4, 3, 2, 0),
-        Config(64, 64, 32, 4, 3, 2, 0, 128),
-        Config(128, 64, 64, 8, 3, 2, 0),
+        Config(128, 64, 32, 8, 3, 2, 66_048, 128),
+        Config(64, 64, 64, 4, 3, 2, 57_856),
+        Config(64, 64, 32, 4, 3, 2, 57_856, 128),
+        Config(128, 64, 64, 8, 3, 2, 66_304),
     ),
     128: (
-        Config(64, 64, 32, 8, 2, 2, 0, 128),
-        Config(64, 64, 32, 4, 2, 2, 0),
-        Config(128, 64, 32, 8, 2, 2, 0),
-        Config(64, 64, 32, 8, 3, 2, 0),
-        Config(64, 32, 32, 4, 2, 2, 0),
+        Config(64, 64, 32, 8, 2, 2, 82_176, 128),
+        Config(64, 64, 32, 4, 2, 2, 82_176),
+        Config(128, 64, 32, 8, 2, 2, 98_560),
+        Config(64, 64, 32, 8, 3, 2, 115_200),
+        Config(64, 32, 32, 4, 2, 2, 49_280),
     ),
     256: (
-        Config(64, 32, 32, 8, 3, 1, 0),
-        Config(64, 64, 32, 8, 3, 2, 0),
-        Config(64, 32, 32, 8, 2, 1, 0),
-        Config(32, 32, 32, 4, 1, 1, 0),
+        Config(64, 32, 32, 8, 3, 1, 131_328),
+        Config(64, 64, 32, 8, 3, 2, 229_888),
+        Config(64, 32, 32, 8, 2, 1, 98_432),
+        Config(32, 32, 32, 4, 1, 1, 34_816),
     ),
 }
 FFN_SPLIT: Table = {
-    64: (Config(32, 64, 64, 4, 3, 1, 0),),
-    128: (Config(32, 64, 64, 4, 2, 1, 0),),
-    256: (Config(32, 32, 64, 4, 2, 1, 0), Config(16, 32, 32, 4, 1, 1, 0)),
+    64: (Config(32, 64, 64, 4, 3, 1, 41_472),),
+    128: (Config(32, 64, 64, 4, 2, 1, 45_312),),
+    256: (Config(32, 32, 64, 4, 2, 1, 51_328), Config(16, 32, 32, 4, 1, 1, 25_600)),
 }
 ATTENTION: Table = {
     64: (
-        Config(64, 128, 32, 4, 2, 2, 0),
-        Config(128, 128, 32, 8, 2, 2, 0, 128),
-        Config(128, 128, 32, 8, 2, 2, 0),
-        Config(64, 64, 64, 4, 2, 2, 0),
-        Config(128, 64, 32, 8, 1, 2, 0),
+        Config(64, 128, 32, 4, 2, 2, 57_600),
+        Config(128, 128, 32, 8, 2, 2, 65_792, 128),
+        Config(128, 128, 32, 8, 2, 2, 65_792),
+        Config(64, 64, 64, 4, 2, 2, 49_920),
+        Config(128, 64, 32, 8, 1, 2, 33_152),
     ),
     128: (
-        Config(64, 128, 32, 8, 1, 2, 0),
-        Config(128, 128, 32, 8, 2, 2, 0),
-        Config(64, 64, 32, 8, 1, 2, 0),
-        Config(64, 64, 32, 4, 1, 2, 0),
+        Config(64, 128, 32, 8, 1, 2, 81_920),
+        Config(128, 128, 32, 8, 2, 2, 229_632),
+        Config(64, 64, 32, 8, 1, 2, 73_728),
+        Config(64, 64, 32, 4, 1, 2, 73_728),
     ),
-    256: (Config(64, 128, 32, 8, 1, 1, 0), Config(32, 128, 32, 4, 1, 1, 0), Config(32, 64, 32, 8, 1, 1, 0)),
+    256: (Config(64, 128, 32, 8, 1, 1, 147_456), Config(32, 128, 32, 4, 1, 1, 135_168), Config(32, 64, 32, 8, 1, 1, 126_976)),
 }
 ATTENTION_SPLIT: Table = {
-    64: (Config(32, 128, 64, 4, 1, 1, 0), Config(32, 64, 64, 4, 1, 1, 0)),
-    128: (Config(32, 128, 64, 4, 1, 1, 0), Config(32, 64, 64, 4, 1, 1, 0)),
-    256: (Config(32, 128, 32, 8, 1, 1, 0), Config(32, 64, 32, 8, 1, 1, 0)),
+    64: (Config(32, 128, 64, 4, 1, 1, 28_672), Config(32, 64, 64, 4, 1, 1, 16_384)),
+    128: (Config(32, 128, 64, 4, 1, 1, 69_632), Config(32, 64, 64, 4, 1, 1, 61_440)),
+    256: (Config(32, 128, 32, 8, 1, 1, 118_784), Config(32, 64, 32, 8, 1, 1, 110_592)),
 }
 FFN_SINGLE: Table = {
-    64: (Config(32, 32, 32, 4, 2, 1, 0),),
-    128: (Config(32, 32, 32, 8, 1, 1, 0),),
+    64: (Config(32, 32, 32, 4, 2, 1, 41_088),),
+    128: (Config(32, 32, 32, 8, 1, 1, 49_152),),
 }
 ATTENTION_SINGLE: Table = {
-    64: (Config(32, 64, 32, 4, 1, 1, 0),),
-    128: (Config(32, 32, 32, 8, 1, 1, 0),),
+    64: (Config(32, 64, 32, 4, 1, 1, 40_960),),
+    128: (Config(32, 32, 32, 8, 1, 1, 65_536),),
 }
 
 Ranks = tuple[int, ...]
@@ -139,15 +140,22 @@ def attention_cuts(dtype: torch.dtype, ranks: Ranks, tokens: int, longest: int, 
 
 def wanted(dtype: torch.dtype, ranks: Ranks, attention: bool) -> int:
     """The least bytes of shared memory with which there is a cut."""
-    single, half = (ATTENTION_SINGLE, ATTENTION) if attention else (FFN_SINGLE, FFN)
-    return min(c.shared for c in (single if dtype == torch.float32 else half)[_class(ranks)])
+    if dtype == torch.float32:
+        return min(c.shared for c in (ATTENTION_SINGLE if attention else FFN_SINGLE)[_class(ranks)])
+    whole, split = (ATTENTION, ATTENTION_SPLIT) if attention else (FFN, FFN_SPLIT)
+    return min(c.shared for c in (*whole[_class(ranks)], *split[_class(ranks)]))
 
 
 def _ordered(whole: list[Config], parted: list[Cut], tokens: int, device: Device) -> list[Cut]:
-    """Split ones first where whole blocks would leave most processors idle."""
-    cuts, split = [Cut(c) for c in whole], [cut for cut in parted if cut.parts > 1]
-    few = math.ceil(tokens / whole[0].rows) * SPLIT_BELOW <= device.processors
-    return split + cuts if few else cuts
+    """Those that keep more processors busy first; split ones before all others where those would leave most processors idle."""
+    one, split = [cut for cut in parted if cut.parts == 1], [cut for cut in parted if cut.parts > 1]
+
+    def busy(cut: Cut) -> int:
+        return min(math.ceil(tokens / cut.config.rows), device.processors)
+
+    cuts = sorted([*map(Cut, whole), *(cut for cut in one if cut.config not in whole)], key=busy, reverse=True)
+    few = not cuts or busy(cuts[0]) * SPLIT_BELOW <= device.processors
+    return split + cuts if few else cuts + split
 
 
 def _parts(blocks: int, units: int, device: Device) -> int:
