@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import run
+from command import ran, run
 from distilling import environment, general, same, student_folder, weights, write_text
 from pico import pico, save_folder
 from transformers import AutoModel, Trainer
@@ -119,12 +119,15 @@ def test_the_command_line_exits_with_130_after_ctrl_c(place: Path, tmp_path: Pat
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Watch, "on_step_begin", begin)
-    done = run(
+    words = (
         "distill", place / "student", tmp_path / "out", "--teacher", place / "teacher", "--text", place / "text.txt",
         "--batch", 8, "--set", "length=32", "--set", "held_out=8", "--tokens", 2048, "--json",
     )  # fmt: skip
+    done = run(*words)
     assert (done.code, done.out) == (130, "")
     assert done.err == "tenfold: stopped at step 2 of 8: all is saved, the same command goes on\n"
+    monkeypatch.undo()
+    assert ran(*words, "--resume").data["curve"][0]["step"] == 0, "of the run before"
 
 
 def cut_off(content: bytes) -> bytes:

@@ -38,6 +38,7 @@ Group = Annotated[str | None, typer.Option(help="What shares factors: all (defau
 Tile = Annotated[str | None, typer.Option(help="square (default), whole or IxO.")]
 Family = Annotated[str | None, typer.Option(help="A family's name, or auto: every Linear in the repeated blocks.")]
 Embeddings = Annotated[int | None, typer.Option(help="Rank for the word table too.")]
+Fresh = Annotated[bool, typer.Option("--fresh/--resume", help="Drop an unfinished run, or go on with it (the default).")]
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
 
 

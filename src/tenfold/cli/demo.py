@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tenfold.cli.common import Json, Seed, app, print_json
-from tenfold.cli.running import Fresh, print_run, telling
+from tenfold.cli.common import Fresh, Json, Seed, app, print_json
+from tenfold.cli.running import print_run, telling
 
 
 @app.command()

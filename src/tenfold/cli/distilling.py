@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from tenfold.cli.common import Force, Json, Seed, app, assignments, out_console, print_json, progress
+from tenfold.cli.common import Force, Fresh, Json, Seed, app, assignments, out_console, print_json, progress
 from tenfold.cli.tasking import DataDir, Dev, Kind, LabelColumn, TaskName, TextColumn, Train, task_settings
 
 
@@ -35,7 +35,7 @@ def distill(
     micro: Annotated[int | None, typer.Option(help="Rows at a time, where a step's do not fit in memory.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate of the factors.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value: any other key of a stage.")] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Drop an unfinished run instead of going on with it.")] = False,
+    fresh: Fresh = False,
     seed: Seed = None,
     force: Force = False,
     as_json: Json = False,

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tenfold.cli.common import (
     Force,
+    Fresh,
     Json,
     Method,
     Of,
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 EVERY = 15.0
 """Seconds between two lines of a run whose output is not a terminal."""
-
-Fresh = Annotated[bool, typer.Option("--fresh", help="Drop an unfinished run instead of going on with it.")]
 
 
 @app.command()
