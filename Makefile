@@ -40,7 +40,8 @@ lint: install  ## style and types
 	$(BIN)/mypy
 
 bench: install  ## measure: writes what the published numbers come from
-	$(BIN)/python benchmarks/compress.py
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/compress.py --json benchmarks/results/compress.json
 
 clean:  ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache
