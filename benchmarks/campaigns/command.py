@@ -17,7 +17,7 @@ from campaigns import packing, publishing, searching
 from campaigns.general import teach_all
 from campaigns.places import Budget, Places, Spent
 from campaigns.speeding import measure_speed
-from campaigns.students import folder_of, is_ready
+from campaigns.students import diverged, folder_of, is_ready
 from campaigns.table import load_campaign, shipped
 from campaigns.tasks import teach_student, teach_teacher
 from tenfold.errors import Interrupted, TenfoldError, nearest
@@ -153,7 +153,8 @@ def _ready(asked: argparse.Namespace, places: Places) -> list[str]:
     found = []
     for row in _rows(asked, places):
         if asked.rows or is_ready(places, row):
-            folder_of(places, row, _say)
+            if diverged(places, row) is None:
+                folder_of(places, row, _say)
             found.append(row)
         else:
             _say(f"{row}: its general stage is not over yet, passed over")

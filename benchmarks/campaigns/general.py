@@ -33,7 +33,7 @@ from tenfold.distillation.probing import Facts, probe
 from tenfold.distillation.trace import Trace, Tracer, Wanted
 from tenfold.errors import TenfoldError
 from tenfold.nn import FactorBank
-from tenfold.records import Record, digest
+from tenfold.records import Record, digest, read_json, write_json
 from tenfold.text import Corpus
 
 PROBED, AT_A_TIME = 64, 8
@@ -202,12 +202,12 @@ class Class:
         while active := self._next():
             begun, busy = time.perf_counter(), time.process_time()
             batch = self._rows(active[0].step)
-            with self._precision():
-                with torch.no_grad():
-                    target = self.tracer(batch)
-                for pupil in active:
+            with torch.no_grad(), self._precision():
+                target = self.tracer(batch)
+            for pupil in active:
+                with self._precision():
                     loss = pupil.loss(pupil.tracer(batch), target)
-                    pupil.learn(loss)
+                pupil.learn(loss)
             for pupil in active:
                 pupil.seconds += time.perf_counter() - begun
                 pupil.alone += (time.perf_counter() - begun) / len(active)
@@ -299,13 +299,14 @@ def _groups(network: Any, named: Mapping[str, Any], start: Start) -> Iterator[di
         yield {"params": parameters, "lr": own, "weight_decay": stage.weight_decay if decays else 0.0}
 
 
-def teach_all(places: Places, rows: Sequence[str], say: Say, budget: Budget) -> list[Record]:
-    """The results of the general stages of rows, shorter stages first. Rows with the same text and batch share a teacher."""
+def teach_all(places: Places, rows: Sequence[str], say: Say, budget: Budget) -> None:
+    """The general stages of rows, to students and results, shorter ones first. Rows with the same text share a teacher."""
     left: dict[str, Start] = {}
     for row in rows:
         start = start_of(places.campaign, row)
         if start.general is not None and not _there(places, row, start):
             left[row] = start
+    left = {row: start for row, start in left.items() if not _copied(places, row)}
     while left:
         [first, *_] = sorted(left, key=lambda row: left[row].general.tokens)  # type: ignore[union-attr]
         together: dict[str, str] = {}  # one row of a trunk at a time: the next goes on from what this one leaves
@@ -317,12 +318,24 @@ def teach_all(places: Places, rows: Sequence[str], say: Say, budget: Budget) -> 
         for pupil in lesson.pupils:
             _finish(places, lesson, pupil)
             del left[pupil.row]
-    return [done(places.result(row, "general"), start_of(places.campaign, row).to_dict()) or {} for row in rows]
+        left = {row: start for row, start in left.items() if not _copied(places, row)}
 
 
 def _there(places: Places, row: str, start: Start) -> bool:
     held = done(places.result(row, "general"), start.to_dict())
     return held is not None and (held["diverged"] is not None or student_file(places, row).is_file())
+
+
+def _copied(places: Places, row: str) -> bool:
+    """Whether another row has the same student, as rows that differ in their task stage do: its result is this one's too."""
+    start, file = start_of(places.campaign, row), places.result(row, "general")
+    for other in places.campaign.rows:
+        held = read_json(places.result(other, "general"))
+        if other != row and held is not None and held["settings"] == start.to_dict() and _there(places, other, start):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_json(file, {**held, "row": row, "same_as": other})
+            return True
+    return False
 
 
 def _shared(start: Start) -> Any:

@@ -73,8 +73,8 @@ class Places:
         entry["command"] = ["python", "benchmarks/campaign.py", *(_plain(word) for word in entry["command"][1:])]
         entry["machine"] = machine(device_of(None))
         file.parent.mkdir(parents=True, exist_ok=True)
-        record = {"campaign": self.campaign.name, "settings": settings, "model": self.hash, **entry}
-        write_json(file, record)
+        write_json(file, {"campaign": self.campaign.name, "settings": settings, "model": self.hash, **entry})
+        record: Record = read_json(file)
         return record
 
 

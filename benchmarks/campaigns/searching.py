@@ -1,13 +1,14 @@
 """One factor at a time over a base row, scored on a slice of train that neither the student nor its teacher has seen."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from campaigns.general import teach_all
 from campaigns.places import Budget, Places, Say, done
-from campaigns.table import varied
+from campaigns.students import diverged
+from campaigns.table import Search, varied
 from campaigns.tasks import held_out_score, settings_of
 from tenfold.errors import TenfoldError
 from tenfold.records import Record
@@ -18,50 +19,53 @@ def search(places: Places, say: Say, budget: Budget) -> str:
     asked = places.campaign.search
     if asked is None:
         raise TenfoldError(f"a search needs a section search, got none in {places.campaign.name}: add row, tasks and factors")
-    variants = [*_variants(places)]
-    for each, name in variants:
-        teach_all(each, [name], say, budget)
+    places, names = _variants(places)
+    teach_all(places, names, say, budget)
+    for name in names:
         for task in asked.tasks:
             for k in range(asked.seeds):
-                _cell(each, name, task, k, say, budget)
-    return table(places)
+                _cell(places, name, task, k, say, budget)
+    return table(places, asked, names)
 
 
-def _variants(places: Places) -> Iterator[tuple[Places, str]]:
-    """The base row as it stands, then one row for each value of each factor, each with a campaign that has it."""
-    asked = places.campaign.search
+def _variants(places: Places) -> tuple[Places, list[str]]:
+    """The base row as it stands, then one more row for each value of each factor: all of them, and a campaign that has them."""
+    campaign, asked = places.campaign, places.campaign.search
     assert asked is not None
-    yield places, asked.row
+    names = [asked.row]
     for key, values in asked.factors.items():
         for value in values:
-            campaign, name = varied(places.campaign, key, value)
-            yield replace(places, campaign=campaign), name
+            campaign, name = varied(campaign, key, value)
+            names.append(name)
+    return replace(places, campaign=campaign), names
 
 
 def _cell(places: Places, row: str, task: str, k: int, say: Say, budget: Budget) -> Record:
-    file, told = places.result("search", f"{row} {task}-seed-{k}"), settings_of(places.campaign, row, task, k)
-    if (held := done(file, told)) is not None:
+    file, settings = places.result("search", f"{row} {task}-seed-{k}"), settings_of(places.campaign, row, task, k)
+    if (held := done(file, settings)) is not None:
         return held
     budget.check()
+    facts: Record
     try:
-        facts: Record = held_out_score(places, row, task, k, say)
+        if (why := diverged(places, row)) is None:
+            facts = held_out_score(places, row, task, k, say)
+        else:
+            facts = {"score": None, "diverged": why}
     except TenfoldError as error:
         if "finite" not in str(error):
             raise
         facts = {"score": None, "diverged": str(error)}
     say(f"{row} on {task}, seed {k}: {facts['score']}")
     return places.write(
-        file, told, row=row, task=task, seed=places.campaign.seed + k, held_out=places.campaign.held_out, **facts
+        file, settings, row=row, task=task, seed=places.campaign.seed + k, held_out=places.campaign.held_out, **facts
     )
 
 
-def table(places: Places) -> str:
+def table(places: Places, asked: Search, names: Sequence[str]) -> str:
     """Markdown: a row for each variant that is done, means over seeds and their difference from the base's."""
-    asked = places.campaign.search
-    assert asked is not None
     found: dict[str, dict[str, float | None]] = {}
-    for each, name in _variants(places):
-        scores = {task: _mean(each, name, task, asked.seeds) for task in asked.tasks}
+    for name in names:
+        scores = {task: _mean(places, name, task, asked.seeds) for task in asked.tasks}
         if all(score is not None for score in scores.values()):
             found[name] = {task: score[0] for task, score in scores.items() if score is not None}
     head = f"| {places.campaign.name} | {' | '.join(asked.tasks)} | against the base |"

@@ -12,19 +12,21 @@ from tenfold.measurement.measuring import measure_folders
 from tenfold.measurement.settings import Settings
 from tenfold.records import Record
 
-CUDA: dict[str, Any] = {"batches": (256,), "lengths": (128,), "dtypes": ("bfloat16",), "paths": ("eager", "fused")}
-CPU: dict[str, Any] = {"batches": (8,), "lengths": (128,), "dtypes": ("float32",), "paths": ("eager", "fused")}
+CUDA: dict[str, Any] = {"batches": [256], "lengths": [128], "dtypes": ["bfloat16"], "paths": ["eager", "fused"]}
+CPU: dict[str, Any] = {"batches": [8], "lengths": [128], "dtypes": ["float32"], "paths": ["eager", "fused"]}
 
 
 def measure_speed(places: Places, row: str, say: Say) -> Record:
     """How many times as fast as the original's fastest path the student's is, at one batch and length, with its interval."""
     asked = CUDA if torch.cuda.is_available() else CPU
-    told = {"start": start_of(places.campaign, row).to_dict(), "measure": {key: list(value) for key, value in asked.items()}}
+    settings = {"start": start_of(places.campaign, row).to_dict(), "measure": asked}
     file = places.result(row, "speed")
-    if (held := done(file, told)) is not None:
+    if (held := done(file, settings)) is not None:
         return held
     folder = folder_of(places, row, say)
-    found = measure_folders(str(folder), str(places.original.folder), Settings(**asked), say)
+    found = measure_folders(
+        str(folder), str(places.original.folder), Settings(**{key: tuple(value) for key, value in asked.items()}), say
+    )
     [cell] = found.cells
     best = max((each for each in cell.speedups if each.best), key=lambda each: each.estimate)
-    return places.write(file, told, row=row, speedup=asdict(best), cell=asdict(cell))
+    return places.write(file, settings, row=row, speedup=asdict(best), cell=asdict(cell))

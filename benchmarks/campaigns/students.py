@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from campaigns.factors import own_tensors, read_student, rounded, skeleton_of, write_tensors
-from campaigns.places import Places, Say
+from campaigns.places import Places, Say, done
 from campaigns.rows import rows_of
 from campaigns.table import Start, corpus_stage, key_of, start_of
 from tenfold.checkpoints import load, skeleton
@@ -93,7 +93,15 @@ def save_student(places: Places, row: str, network: Any, facts: Record) -> Recor
 
 
 def is_ready(places: Places, row: str) -> bool:
-    return start_of(places.campaign, row).general is None or student_file(places, row).is_file()
+    """Whether tasks can start: there is no general stage, it is over, or it came to a bad end."""
+    known = student_file(places, row).is_file() or diverged(places, row) is not None
+    return start_of(places.campaign, row).general is None or known
+
+
+def diverged(places: Places, row: str) -> str | None:
+    """Why a general stage has no student."""
+    held = done(places.result(row, "general"), start_of(places.campaign, row).to_dict())
+    return None if held is None else held["diverged"]
 
 
 def folder_of(places: Places, row: str, say: Say) -> Path:

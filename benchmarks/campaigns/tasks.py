@@ -7,7 +7,7 @@ from typing import Any
 
 from campaigns.places import Budget, Places, Say, done
 from campaigns.rows import unlabelled_pairs
-from campaigns.students import folder_of, size_of
+from campaigns.students import diverged, folder_of, size_of
 from campaigns.table import Campaign, key_of, pairs_of, start_of, task_stage, teacher_settings, told
 from tenfold.checkpoints import find
 from tenfold.distillation.running import distill_folder
@@ -43,15 +43,11 @@ def teach_teacher(places: Places, task: str, k: int, say: Say, budget: Budget) -
         return held
     budget.check()
     busy = time.process_time()
-    cell = _chosen(places, task, say)
-    budget.check()
-    out = places.home / TEACHERS / task / f"seed-{k}"
-    chosen = grid.model_copy(update={**cell, "seed": campaign.seed + k})
-    _tune(places, out, spec_of(places, task), chosen, say)
+    out = teacher_folder(places, task, k, say)
     made = history(out)[-1]
     choosing = read_json(places.home / TEACHERS / task / "choosing" / "history.json")
     facts = {
-        "cell": {name: value[0] for name, value in cell.items()},
+        "cell": made["best"],
         "grid": choosing and choosing[-1]["cells"],
         "seconds": made["seconds"],
         "cpu_seconds": round(time.process_time() - busy, 1),
@@ -60,6 +56,15 @@ def teach_teacher(places: Places, task: str, k: int, say: Say, budget: Budget) -
         **_scored(out, say),
     }
     return places.write(file, settings, row=TEACHERS, task=task, seed=campaign.seed + k, **facts)
+
+
+def teacher_folder(places: Places, task: str, k: int, say: Say) -> Path:
+    """The k-th teacher of a task as a model."""
+    out = places.home / TEACHERS / task / f"seed-{k}"
+    if not out.is_dir():
+        chosen = {**_chosen(places, task, say), "seed": places.campaign.seed + k}
+        _tune(places, out, spec_of(places, task), teacher_settings(places.campaign, task).model_copy(update=chosen), say)
+    return out
 
 
 def choosing_teacher(places: Places, task: str, say: Say) -> Path:
@@ -90,31 +95,34 @@ def teach_student(places: Places, row: str, task: str, k: int, say: Say, budget:
     asked = settings_of(campaign, row, task, k)
     if (held := done(file, asked)) is not None:
         return held
+    about = {"row": row, "task": task, "seed": campaign.seed + k, "size": size_of(places, row)}
+    if (why := diverged(places, row)) is not None:
+        return places.write(file, asked, **about, **_nothing(f"diverged in the general stage: {why}"))
     teach_teacher(places, task, k, say, budget)
-    teacher = places.home / TEACHERS / task / f"seed-{k}"
-    start = folder_of(places, row, say)
+    teacher, start = teacher_folder(places, task, k, say), folder_of(places, row, say)
     budget.check()
-    out = places.home / "cells" / f"{key_of([asked, row])}"
-    result: Record = {}
-    busy = time.process_time()
+    out, busy = places.home / "cells" / key_of([asked, row]), time.process_time()
+    hashes = {"teacher": _hash(teacher), "start": _hash(start), "train": _train(places, task)}
+    facts: Record
     try:
-        result = _distilled(places, row, start, out, teacher, spec_of(places, task), k, say)
+        made = _distilled(places, row, start, out, teacher, spec_of(places, task), k, say)
     except TenfoldError as error:
         if "finite" not in str(error):
             raise
-        facts: Record = {"failed": [f"diverged: {error}"], "headline": None, "scores": None, "floor": None}
+        facts = _nothing(f"diverged: {error}")
     else:
-        facts = _scored(out, say)
-    hashes = {"teacher": _hash(teacher), "start": _hash(start), "train": _train(places, task)}
-    if result:
         hashes["student"] = _hash(out)
-    about: Record = {"hashes": hashes, "general": _general(places, row), "size": size_of(places, row)}
-    about["cpu_seconds"] = round(time.process_time() - busy, 1)
-    record = places.write(file, asked, row=row, task=task, seed=campaign.seed + k, **about, **result, **facts)
+        facts = {**made, **_scored(out, say)}
+    facts["cpu_seconds"] = round(time.process_time() - busy, 1)
+    record = places.write(file, asked, **about, hashes=hashes, general=_general(places, row), **facts)
     if not keep:
         shutil.rmtree(out, ignore_errors=True)
         shutil.rmtree(out.with_name(f"{out.name}.training"), ignore_errors=True)
     return record
+
+
+def _nothing(why: str) -> Record:
+    return {"failed": [why], "headline": None, "scores": None, "floor": None}
 
 
 def settings_of(campaign: Campaign, row: str, task: str, k: int) -> Record:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.pico_campaign import DATA, FOREVER, TOKENS, given, places, silent
-from campaigns import command, tasks
+from campaigns import command, speeding, tasks
 from campaigns.command import SPENT, main
 from campaigns.general import teach_all
 from campaigns.packing import pack, unpack
@@ -33,7 +33,7 @@ from tenfold.records import read_json
 from tenfold.tasks import load_task
 
 ROOT = Path(__file__).parents[2]
-SEARCH = {"row": "II-4", "tasks": ["stsb"], "factors": {"task.lr": [1e30], "general.lr": [1e-3]}}
+SEARCH = {"row": "II-4", "tasks": ["stsb"], "factors": {"task.lr": [1e30], "general.lr": [1e-3, 1e30]}}
 ROWS = {**DATA["rows"], "II-4 start": {"compress": {"method": "II-4"}, "general": False}}
 
 
@@ -127,8 +127,10 @@ def test_a_search_changes_one_factor_at_a_time(run: Places) -> None:
         "II-4",
         "II-4 task.lr=1e+30",
         "II-4 general.lr=0.001",
+        "II-4 general.lr=1e+30",
     ]
-    assert table[2].endswith("| +0.0 |") and table[3].endswith("| diverged | - |")
+    assert table[2].endswith("| +0.0 |") and table[3].endswith("| diverged | - |") and table[5].endswith("| diverged | - |")
+    assert read_json(run.result("II-4 general.lr=0.001", "general"))["taught_together"] == 2, "all variants share the teacher"
     base, other = (read_json(run.result("search", f"{name} stsb-seed-0")) for name in ("II-4", "II-4 general.lr=0.001"))
     changed = [key for key in base["settings"] if base["settings"][key] != other["settings"][key]]
     assert changed == ["start"] and other["settings"]["start"]["general"]["lr"] == 1e-3
@@ -353,6 +355,32 @@ def test_rivals_take_their_own_losses_and_rates(here: Path, run: Places) -> None
     assert [loss.name for loss in stage.losses or ()] == ["answers", "hard_labels"]
     assert (stage.lr, stage.lr_rest, stage.freeze_embeddings, stage.map) == (5e-5, 5e-5, False, "uniform")
     assert tasks._stage(found, "fast", student, teacher, spec_of(found, "stsb"), 0).lr == 1e-3
+
+
+def test_a_student_that_diverged_is_a_failed_row(here: Path, run: Places, tmp_path: Path) -> None:
+    """In the general stage, and on a task alone."""
+    rows = {
+        "wild": {"compress": {"method": "II-4"}, "set": {"general.lr": 1e30, "general.lr_rest": 1e30}},
+        "wild task": {**ROWS["II-4"], "set": {"task.lr": 1e30}},
+    }
+    found = replace(places(here, run.work.parent, rows=rows), results=tmp_path)
+    teach_all(found, ["wild", "wild task"], silent, FOREVER)
+    texts = [teach_student(found, row, "rte", 0, silent, FOREVER)["failed"][0] for row in rows]
+    assert texts[0].startswith("diverged in the general stage: the loss must stay finite")
+    assert texts[1].startswith("diverged: ") and "finite" in texts[1]
+    methods = summary([found.campaign], tmp_path)["pico bert"]
+    assert all(method["retention"] is None and method["tasks"]["rte"]["scores"] == [] for method in methods.values())
+    assert "| failed | - | - | - |" in tables(found.campaign, tmp_path)
+
+
+def test_speed_is_against_the_originals_fastest_path(copied: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speeding, "CPU", {"batches": [2], "lengths": [16], "repeats": 6})
+    record = speeding.measure_speed(copied, "II-4", silent)
+    assert record["speedup"]["best"] and record["speedup"]["estimate"] > 0 and record["cell"]["batch"] == 2
+    [line] = [line for line in tables(copied.campaign, copied.results).splitlines() if line.startswith("| II-4 |")]
+    assert f"| {record['speedup']['estimate']:.2f}x |" in line
+    monkeypatch.setattr(speeding, "measure_folders", None)
+    assert speeding.measure_speed(copied, "II-4", silent) == record
 
 
 def test_pairs_out_of_the_corpus_are_taught_too(here: Path, run: Places) -> None:
