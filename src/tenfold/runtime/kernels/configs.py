@@ -2,7 +2,7 @@
 
 A class of ranks is the widest that a program meets: 64, 128 or 256. `shared` is the largest number of bytes that the compiler
 asked for over the ranks of a class and the GPUs that we compile for (benchmarks/kernel_resources.py); a GPU with less takes a
-later row. Where keys and values read columns of their own it may be more, which a launch says, and then too a later row is taken.
+later row. Where keys and values read columns of their own it may be more; a launch that fails for it gives way to a later row.
 """
 
 import math
