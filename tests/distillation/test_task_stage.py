@@ -167,6 +167,20 @@ def test_augmented_rows_are_trained_on(place: Path, tmp_path: Path) -> None:
     assert any("labelled by the teacher" in note for note in result.notes)
 
 
+def test_a_student_that_gives_one_answer_is_warned_of(place: Path, tmp_path: Path) -> None:
+    """Its head comes from a teacher whose head is a constant."""
+    teacher = save_folder(tmp_path / "constant", head="sequence_classification", seed=1)
+    head = AutoModelForSequenceClassification.from_pretrained(teacher)
+    with torch.no_grad():
+        head.classifier.weight.zero_()
+        head.classifier.bias.copy_(torch.tensor([0.0, 9.0]))
+    head.save_pretrained(teacher)
+    stage = task(place / "classification.tsv", lr=1e-6, lr_rest=1e-6)
+    result = distill_folder(str(place / "student"), tmp_path / "out", str(teacher), stage)
+    told = [note for note in result.notes if note.startswith("warning: dev: the student")]
+    assert len(told) == 2 and "it does not look at the text" in told[0] and "no better than its floor" in told[1]
+
+
 def test_the_papers_two_parts(place: Path, tmp_path: Path) -> None:
     result = distill(place, tmp_path / "out", "regression", preset="paper", lr=1e-3, lr_rest=1e-3, batch=8, epochs=2)
     assert {"hidden", "scores"} <= result.curve[0].keys() and "logit_mse" in result.curve[-1]

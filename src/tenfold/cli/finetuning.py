@@ -88,7 +88,7 @@ def _nested(assigned: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_finetuned(result: "Finetuned") -> None:
-    from tenfold.finetuning.material import WARNING
+    from tenfold.evaluation.alarms import WARNING
 
     kept = {outcome.cell for outcome in result.best}
     title = f"{result.metric} on {result.split}, the best of each run (* is kept)"

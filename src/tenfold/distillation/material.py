@@ -15,6 +15,7 @@ from tenfold.distillation.losses import IGNORED
 from tenfold.distillation.pairing import EMBEDDING
 from tenfold.distillation.stage import Stage
 from tenfold.errors import TenfoldError
+from tenfold.evaluation.alarms import warnings
 from tenfold.evaluation.predicting import Pooling, predict
 from tenfold.tasks import Encoded, encode, score
 from tenfold.tasks.own import read_rows
@@ -54,17 +55,24 @@ class Material:
 
     def headline(self, student: Any) -> dict[str, float]:
         """The first metric on the first dev split, as `score`: what the best state is chosen by."""
-        split = next(iter(self.dev))
-        return {"score": next(iter(self._scored(student, split).values()))}
-
-    def scores(self, student: Any) -> dict[str, dict[str, float]]:
-        """All metrics on all dev splits."""
-        return {split: self._scored(student, split) for split in self.dev}
-
-    def _scored(self, student: Any, split: str) -> dict[str, float]:
         assert self.data is not None
-        outputs = predict(unwrap(student), self.dev[split], pooling=self.pooling)
-        return score(self.data.task, outputs, self.data.dev[split].labels)
+        split = next(iter(self.dev))
+        scores = score(self.data.task, self._outputs(student, split), self.data.dev[split].labels)
+        return {"score": next(iter(scores.values()))}
+
+    def scored(self, student: Any) -> tuple[dict[str, dict[str, float]], list[str]]:
+        """All metrics on all dev splits, and what makes them worthless: one answer to all rows, no better than the floor."""
+        scores: dict[str, dict[str, float]] = {}
+        told: list[str] = []
+        for split in self.dev:
+            outputs = self._outputs(student, split)
+            assert self.data is not None
+            scores[split] = score(self.data.task, outputs, self.data.dev[split].labels)
+            told += warnings(self.data.task, "the student", outputs, split, self.data.dev[split])
+        return scores, told
+
+    def _outputs(self, student: Any, split: str) -> Any:
+        return predict(unwrap(student), self.dev[split], pooling=self.pooling)
 
 
 def general_material(stage: Stage, tokenizer: Any, progress: Progress) -> Material:

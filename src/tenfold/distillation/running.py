@@ -185,6 +185,7 @@ def _result(run: Run, out: Path, stage: Stage, seconds: float, notes: Notes) -> 
     steps = run.trainer.state.global_step
     log = run.trainer.state.log_history
     peak = run.watch.pace.peak
+    scores, warned = run.material.scored(run.trainer.model)
     return Distilled(
         out,
         steps,
@@ -193,8 +194,8 @@ def _result(run: Run, out: Path, stage: Stage, seconds: float, notes: Notes) -> 
         run.watch.rate,
         tuple({k.removeprefix("eval_"): v for k, v in row.items()} for row in log if "eval_loss" in row),
         None if peak is None else {"share": run.watch.share, "of": peak.source},
-        run.material.scores(run.trainer.model),
-        (*run.material.notes, *_chosen(run, stage), *notes.kept),
+        scores,
+        (*run.material.notes, *warned, *_chosen(run, stage), *notes.kept),
     )
 
 

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tenfold.tasks import Task
+from tenfold.tasks import Rows, Task, answers, floors, score
 
 Array = NDArray[Any]
+
+WARNING = "warning:"
+"""How a note begins that nobody should overlook."""
+
+
+def warnings(task: Task, who: str, outputs: Array, split: str, rows: Rows) -> list[str]:
+    """The alarms of a model's outputs, as notes."""
+    scores = score(task, outputs, rows.labels)
+    return [f"{WARNING} {split}: {text}" for text in alarms(task, who, answers(task, outputs), scores, floors(task, rows))]
 
 
 def alarms(task: Task, who: str, said: Array, scores: Mapping[str, float], floor: Mapping[str, float]) -> tuple[str, ...]:

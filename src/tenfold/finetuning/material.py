@@ -10,16 +10,13 @@ from torch import Tensor
 from tenfold.checkpoints import Source
 from tenfold.compression import Progress
 from tenfold.errors import TenfoldError
-from tenfold.evaluation.alarms import alarms
+from tenfold.evaluation.alarms import warnings
 from tenfold.evaluation.pooling import pooling_of
 from tenfold.evaluation.predicting import Pooling, predict
 from tenfold.finetuning.losses import Scale, balanced_weights, cosine_scale
 from tenfold.finetuning.settings import Finetune
 from tenfold.pipeline import tokenizer_of
-from tenfold.tasks import Encoded, Task, TaskData, TaskSpec, answers, encode, floors, load_task, score
-
-WARNING = "warning:"
-"""How a note begins that nobody should overlook."""
+from tenfold.tasks import Encoded, Task, TaskData, TaskSpec, encode, floors, load_task, score
 
 FAR = 20
 """Scores further from 0 than this take a head long to reach at the usual rates."""
@@ -60,9 +57,7 @@ class Material:
 
     def warnings(self, who: str, outputs: Any, split: str) -> list[str]:
         """What makes these outputs' score worthless."""
-        said = answers(self.task, outputs)
-        found = alarms(self.task, who, said, self.score(outputs, split), self.floors[split])
-        return [f"{WARNING} {split}: {text}" for text in found]
+        return warnings(self.task, who, outputs, split, self.data.dev[split])
 
 
 def prepare(source: Source, spec: TaskSpec, settings: Finetune, progress: Progress) -> Material:
