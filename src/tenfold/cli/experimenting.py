@@ -73,7 +73,10 @@ def glue(
     kind: Kind = None,
     seeds: Seeds = None,
     baselines: Annotated[
-        str | None, typer.Option(help="Rivals by the same command: dense,low_rank,every-2-kd,every-2-pkd,theseus,tinybert.")
+        str | None,
+        typer.Option(
+            help="Rivals by the same command: dense,low_rank,every-2-kd,every-2-pkd,theseus,tinybert,tinybert-IV-72-384."
+        ),
     ] = None,
     teachers: Annotated[str | None, typer.Option(help="A folder of teachers by task; made there where missing.")] = None,
     augment: Augment = False,
