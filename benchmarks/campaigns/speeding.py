@@ -24,9 +24,8 @@ def measure_speed(places: Places, row: str, say: Say) -> Record:
     if (held := done(file, settings)) is not None:
         return held
     folder = folder_of(places, row, say)
-    found = measure_folders(
-        str(folder), str(places.original.folder), Settings(**{key: tuple(value) for key, value in asked.items()}), say
-    )
+    wanted: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
+    found = measure_folders(str(folder), str(places.original.folder), Settings(**wanted), say)
     [cell] = found.cells
     best = max((each for each in cell.speedups if each.best), key=lambda each: each.estimate)
     return places.write(file, settings, row=row, speedup=asdict(best), cell=asdict(cell))
