@@ -34,11 +34,11 @@ def teach_teacher(places: Places, task: str, k: int, say: Say, budget: Budget) -
     campaign, file = places.campaign, places.result(TEACHERS, f"{task}-seed-{k}")
     grid = teacher_settings(campaign, task)
     settings = {
-        "finetune": grid.model_dump(mode="json", exclude_none=True),
+        "finetune": told(grid),
         "seed": campaign.seed + k,
         "held_out": campaign.held_out,
+        "limit": campaign.tasks[task].limit,
     }
-    settings["limit"] = campaign.tasks[task].limit
     if (held := done(file, settings)) is not None:
         return held
     budget.check()
