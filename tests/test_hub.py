@@ -165,6 +165,18 @@ def test_factored_word_vectors_load(tmp_path: Path) -> None:
     torch.testing.assert_close(output(dense, inputs(model)), output(model, inputs(model)))
 
 
+@pytest.mark.parametrize(("group", "family"), [("layers:1", None), ("none", None), ("role", "auto")])
+@pytest.mark.parametrize("name", PICO)
+def test_groups_of_any_name_load(name: str, group: str, family: str | None, tmp_path: Path) -> None:
+    """transformers renames what looks like its own layers as it saves and loads: in a ViT "layers" and any character."""
+    model = pico(name)
+    plan = tenfold.plan(model, "II-2", group=group, family=family)
+    tenfold.compress_(model, plan, init="random")
+    model.save_pretrained(tmp_path)
+    assert_saved_once(tmp_path, model, plan.kept("model"))
+    assert_same(AutoModel.from_pretrained(tmp_path), model)
+
+
 def test_several_files_and_several_groups(tmp_path: Path) -> None:
     model = pico("llama_gqa")
     tenfold.compress_(model, tenfold.plan(model, "II-4", group="role"))

@@ -178,11 +178,11 @@ def test_predicted_flops_are_all_that_bert_does_but_for_its_pooler() -> None:
     ("group", "expected"),
     [
         ("all", {"all": 48}),
-        ("role", {"attn_q": 4, "attn_k": 4, "attn_v": 4, "attn_o": 4, "ffn_in": 16, "ffn_out": 16}),
-        ("layers:1", {"layers_0": 12, "layers_1": 12, "layers_2": 12, "layers_3": 12}),
-        ("layers:2", {"layers_0": 24, "layers_2": 24}),
-        ("layers:3", {"layers_0": 36, "layers_3": 12}),
-        ("layers:9", {"layers_0": 48}),
+        ("role", {"ATTN_Q": 4, "ATTN_K": 4, "ATTN_V": 4, "ATTN_O": 4, "FFN_IN": 16, "FFN_OUT": 16}),
+        ("layers:1", {"LAYERS_0": 12, "LAYERS_1": 12, "LAYERS_2": 12, "LAYERS_3": 12}),
+        ("layers:2", {"LAYERS_0": 24, "LAYERS_2": 24}),
+        ("layers:3", {"LAYERS_0": 36, "LAYERS_3": 12}),
+        ("layers:9", {"LAYERS_0": 48}),
     ],
 )
 def test_groupings(group: str, expected: dict[str, int]) -> None:
@@ -194,7 +194,7 @@ def test_groupings(group: str, expected: dict[str, int]) -> None:
 def test_without_a_grouping_every_matrix_is_its_own() -> None:
     found = plan(meta("bert"), "III-8", group="none")
     assert [group.sites for group in found.groups] == [(site,) for site in plan(meta("bert"), "III-8").factored]
-    assert {"encoder_layer_0_attention_self_query", "encoder_layer_1_output_dense"} <= shapes(found).keys()
+    assert {"ENCODER_LAYER_0_ATTENTION_SELF_QUERY", "ENCODER_LAYER_1_OUTPUT_DENSE"} <= shapes(found).keys()
     assert not any("." in name for name in shapes(found)), "a module's name has no dots"
 
 

@@ -72,17 +72,19 @@ def width(model: Any, sites: Sequence[Site]) -> int:
 
 
 def _key(site: Site, grouping: str) -> str:
+    """Which group a site falls into, by the group's name. Words of the model's own are in capitals: transformers renames
+    "layers" or "attention.query" wherever they stand in the key of a weight, those of factors too."""
     if grouping == "all":
         return "all"
     if grouping == "role":
-        return site.role.replace(".", "_")
+        return site.role.replace(".", "_").upper()
     if grouping == "none":
-        return site.path.replace(".", "_")
+        return site.path.replace(".", "_").upper()
     match = re.fullmatch(r"layers:([1-9]\d*)", grouping)
     if match is None:
         raise PlanError(f'grouping must be all, role, layers:K or none, got "{grouping}": write for example layers:3')
     first = site.layer // int(match[1]) * int(match[1])
-    return f"layers_{first}"
+    return f"LAYERS_{first}"
 
 
 def _tile(site: Site, rule: str, hidden: int) -> tuple[int, int]:
