@@ -197,7 +197,7 @@ class Class:
         """All pupils to the end of their stages. Those that are behind catch up first, then all share the teacher's pass."""
         every = max(1, round(self.schedule.measure / self.per_step))
         for pupil in self.pupils:
-            if pupil.step == 0:
+            if not pupil.curve:
                 self._measure([pupil])
         while active := self._next():
             begun, busy = time.perf_counter(), time.process_time()

@@ -98,7 +98,7 @@ def tables(campaign: Campaign, results: Path) -> str:
     body = [_cells(campaign, line, teacher) for line in lines]
     seeds = ", ".join(f"{task} {campaign.seeds_of(task)}" for task in campaign.tasks)
     parts = [
-        f"{campaign.budget} Seeds: {seeds}. Floors: {', '.join(_floors(campaign, teacher))}.".strip(),
+        f"{_spent(teacher, lines)} Seeds: {seeds}. Floors: {', '.join(_floors(campaign, teacher))}.",
         _markdown(columns, [_teacher_cells(campaign, teacher), *body]),
     ]
     if failed := [
@@ -200,6 +200,24 @@ def _size(line: Line) -> Record:
 def _floor(line: Line, teacher: Line, task: str) -> float | None:
     known = [record["floor"] for each in (line, teacher) for record in each.cells.get(task, ()) if record["floor"] is not None]
     return known[0] if known else None
+
+
+def _spent(teacher: Line, lines: Sequence[Line]) -> str:
+    """What it ran on, and for how long: by the clock on a GPU, by the processor's own time on a CPU, which others may share."""
+    general = [line.general for line in lines if line.general is not None and "same_as" not in line.general]
+    cells = [record for line in (teacher, *lines) for records in line.cells.values() for record in records]
+    machines = dict.fromkeys((record["machine"]["device"], record["machine"]["cpu"]) for record in (*general, *cells))
+    names = ", ".join(cpu if device == "cpu" else device for device, cpu in machines)
+    cpu = all(device == "cpu" for device, _ in machines)
+    minutes = [
+        sum(record.get(name) or 0.0 for record in records) / 60
+        for records, name in (
+            (general, "cpu_seconds" if cpu else "alone_seconds"),
+            (cells, "cpu_seconds" if cpu else "seconds"),
+        )
+    ]
+    unit = "minutes of processor time" if cpu else "minutes"
+    return f"{names}: {minutes[0]:.1f} {unit} of general stages, {minutes[1]:.1f} of teachers and task stages."
 
 
 def _floors(campaign: Campaign, teacher: Line) -> Iterator[str]:

@@ -104,7 +104,6 @@ class Campaign(Strict):
     version: Literal[1] = 1
     name: str
     model: str
-    budget: str = Field("", description="one line for the page: what it ran on, how long")
     tasks: dict[str, Part] = Field(min_length=1)
     seeds: int = Field(3, ge=1)
     seed: int = 0

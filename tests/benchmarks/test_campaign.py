@@ -204,6 +204,7 @@ def test_the_page_shows_what_was_run_and_marks_what_failed(copied: Places, tmp_p
     text = tables(copied.campaign, failed(copied, "III-16"))
     [line] = [line for line in text.splitlines() if line.startswith("| III-16 |")]
     assert "| 40.0 failed |" in line and "| 60.5 ± 0.7 (100.0%) | - | - |" in line
+    assert re.match(r"\S.*: \d+\.\d minutes of processor time of general stages, \d+\.\d of teachers and task stages\. ", text)
     assert "- III-16, rte: accuracy 40.0, floor 50.0" in text and "stsb spearman 0.0" in text
     assert "| 60.2 | 100.0% |" in next(line for line in text.splitlines() if line.startswith("| II-4 start |"))
     page = tmp_path / "page.md"
