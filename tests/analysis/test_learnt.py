@@ -114,8 +114,8 @@ def test_what_stands_for_a_tile_in_each_form() -> None:
     alone = found(own := bank(LowRank(2)))
     assert (train.vectors, mixed.vectors, alone.vectors) == ("cores", "cores", "matrices")
     assert train.distances[0, 7].item() == mixed.distances[0, 7].item() == pytest.approx(1 - cosine)
-    matrices = [own.matrix(g).flatten() for g in (0, 7)]
-    assert alone.distances[0, 7].item() == pytest.approx(1 - torch.nn.functional.cosine_similarity(*matrices, dim=0).item())
+    of_matrices = torch.nn.functional.cosine_similarity(own.matrix(0).flatten(), own.matrix(7).flatten(), dim=0).item()
+    assert alone.distances[0, 7].item() == pytest.approx(1 - of_matrices)
     assert alone.usage is None and alone.bank() is None
 
 

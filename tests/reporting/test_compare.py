@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import made_up
 import pytest
 from command import ran, run
 
+from tenfold.measurement.figure import Line, chart_of
 from tenfold.reporting import times
 from tenfold.reporting.comparing import compare
 
@@ -83,8 +85,12 @@ def test_runs_without_a_quality_have_no_chart(tmp_path: Path) -> None:
 def test_times_against_batch_of_every_measured_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each on its fastest path, beside the original as it was measured with it."""
     charts: list[Any] = []
-    keep = times.chart_of
-    monkeypatch.setattr(times, "chart_of", lambda lines: charts.append(keep(lines)) or charts[-1])
+
+    def kept(lines: Sequence[Line]) -> Any:
+        charts.append(chart_of(lines))
+        return charts[-1]
+
+    monkeypatch.setattr(times, "chart_of", kept)
     fast, slow = made_up.measurement(2.0), made_up.measurement(0.5)
     other = {**fast["cells"][1]["timings"][1], "path": "fused", "median": 1e-4}
     fast["cells"][1]["timings"].append(other)
@@ -95,18 +101,18 @@ def test_times_against_batch_of_every_measured_run(monkeypatch: pytest.MonkeyPat
     rows = list(csv.DictReader((tmp_path / "out/times.csv").read_text().splitlines()))
     ways = [(row["run"], row["model"], row["batch"], row["path"], float(row["median_ms"])) for row in rows]
     old, base = "all-MiniLM-L6-v2", 1e3 * 8 * 128 * 1e-5
-    assert [way for way in ways if way[2] == "8"] == [
-        ("fast", old, "8", "eager", pytest.approx(base)),
-        ("fast", "fast", "8", "fused", pytest.approx(0.1)),
-        ("slow", old, "8", "eager", pytest.approx(base)),
-        ("slow", "slow", "8", "eager", pytest.approx(2 * base)),
+    of_eight = [way for way in ways if way[2] == "8"]
+    assert [way[:4] for way in of_eight] == [
+        ("fast", old, "8", "eager"),
+        ("fast", "fast", "8", "fused"),
+        ("slow", old, "8", "eager"),
+        ("slow", "slow", "8", "eager"),
     ]
+    assert [way[4] for way in of_eight] == pytest.approx([base, 0.1, base, 2 * base])
     [chart] = charts
     [panel] = chart.axes
     assert [text.get_text() for text in chart.legends[0].get_texts()] == [old, "fast", "slow"]
-    assert [line.get_xydata()[1].tolist() for line in panel.lines] == [
-        [8, pytest.approx(way[4])] for way in ways if way[2] == "8"
-    ]
+    assert [line.get_ydata()[1] for line in panel.lines] == [way[4] for way in of_eight]
     assert "![time against batch](times.png)" in (tmp_path / "out/compare.md").read_text()
     assert "Time against batch" in (tmp_path / "out/compare.html").read_text()
     ran("compare", bare, made_up.folder(tmp_path / "bare too"), "--out", tmp_path / "nothing")

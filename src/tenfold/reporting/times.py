@@ -19,7 +19,9 @@ def draw_times(runs: Sequence[Run], path: Path) -> tuple[Path, Path, Path] | Non
     """PATH.png, PATH.svg and PATH.csv; None where no run has a time."""
     rows, lines = [], []
     for index, run in enumerate(run for run in runs if run.measurement is not None):
-        for role, name, style_of in ((ORIGINAL, original_name(run), OLD), (COMPRESSED, run.name, look(index))):
+        roles: tuple[tuple[Role, str, dict[str, Any]], ...]
+        roles = ((ORIGINAL, original_name(run), OLD), (COMPRESSED, run.name, look(index)))
+        for role, name, style_of in roles:
             found = [(cell, timing) for cell in _cells(run) if (timing := fastest(cell, role)) is not None]
             lines += _lines(name, style_of, found)
             rows += [
