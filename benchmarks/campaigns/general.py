@@ -4,8 +4,8 @@ A stage is level and then decays (`Schedule`). The state at the end of the level
 from it, in this run or in another. What is killed, or cut by a budget, goes on from its last save to the same weights, bit for
 bit on a CPU.
 
-    WORK/CAMPAIGN/trunks/KEY/trunk.safetensors        weights and the optimiser's two moments, at or before the decay
-    WORK/CAMPAIGN/trunks/KEY/tail-TOKENS.safetensors  the same within the decay of a stage of so many tokens
+    WORK/CAMPAIGN/trunks/KEY/trunk.safetensors  weights and the optimiser's two moments, at or before the decay
+    WORK/CAMPAIGN/trunks/KEY/tail-TOKENS-DECAY.safetensors  the same within the decay of one stage
     WORK/CAMPAIGN/students/KEY.safetensors            the student
 """
 
@@ -94,27 +94,30 @@ class Pupil:
         self.step += 1
 
     @property
-    def file(self) -> Path:
-        """Where this moment is saved: a step at which decay has not begun belongs to stages of any length."""
+    def trunk(self) -> Path:
+        """Of the level part: it belongs to stages of any length."""
+        return self.home / "trunk.safetensors"
+
+    @property
+    def tail(self) -> Path:
+        """Of the decay, which belongs to this stage alone."""
         assert self.start.general is not None
-        return self.home / ("trunk" if self.step <= self.first else f"tail-{self.start.general.tokens}")
+        return self.home / f"tail-{self.start.general.tokens}-{self.start.schedule.decay:g}.safetensors"
 
     def save(self) -> None:
         state = self.optimizer.state
         moments = {f"{kind}/{name}": state[p][kind].cpu() for name, p in self.named.items() if p in state for kind in MOMENTS}
         weights = {f"weight/{name}": p.detach().cpu() for name, p in self.named.items()}
         facts = {key: getattr(self, key) for key in ("step", "seconds", "alone", "cpu", "curve")}
-        write_tensors(self.file.with_suffix(".safetensors"), {**weights, **moments}, facts)
+        write_tensors(self.trunk if self.step <= self.first else self.tail, {**weights, **moments}, facts)
 
     def resume(self) -> None:
         """From the decay where it was under way, else from the level part, else from the start."""
-        assert self.start.general is not None
-        tail, trunk = (self.home / f"{name}.safetensors" for name in (f"tail-{self.start.general.tokens}", "trunk"))
-        path = tail if tail.is_file() else trunk
+        path = self.tail if self.tail.is_file() else self.trunk
         if not path.is_file():
             return
         facts, tensors = read_facts(path), load_file(path)
-        if path == trunk and facts["step"] > self.first:
+        if path == self.trunk and facts["step"] > self.first:
             raise TenfoldError(
                 f"a shorter stage decays from an earlier moment, got {self.row} at step {self.first}, where its level part has "
                 f"gone on to step {facts['step']}: teach shorter ones first, or remove {path}"
@@ -346,7 +349,6 @@ def _shared(start: Start) -> Any:
 
 
 def _finish(places: Places, lesson: Class, pupil: Pupil) -> None:
-    assert pupil.start.general is not None
     tokens = round(pupil.step * lesson.per_step)
     facts: Record = {"hashes": {"corpus": lesson.train.folder.name}}
     if pupil.diverged is None:
@@ -374,4 +376,4 @@ def _finish(places: Places, lesson: Class, pupil: Pupil) -> None:
         diverged=pupil.diverged,
         **facts,
     )
-    pupil.home.joinpath(f"tail-{pupil.start.general.tokens}.safetensors").unlink(missing_ok=True)
+    pupil.tail.unlink(missing_ok=True)
