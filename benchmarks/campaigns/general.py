@@ -4,9 +4,10 @@ A stage is level and then decays (`Schedule`). The state at the end of the level
 from it, in this run or in another. What is killed, or cut by a budget, goes on from its last save to the same weights, bit for
 bit on a CPU.
 
-    WORK/CAMPAIGN/trunks/KEY/trunk.safetensors  weights and the optimiser's two moments, at or before the decay
+    WORK/CAMPAIGN/trunks/KEY/start.safetensors              what compression leaves
+    WORK/CAMPAIGN/trunks/KEY/trunk.safetensors              weights and the optimiser's two moments, at or before the decay
     WORK/CAMPAIGN/trunks/KEY/tail-TOKENS-DECAY.safetensors  the same within the decay of one stage
-    WORK/CAMPAIGN/students/KEY.safetensors            the student
+    WORK/CAMPAIGN/students/KEY.safetensors                  the student
 """
 
 import math
