@@ -46,9 +46,11 @@ from tenfold.records import versions
 from tenfold.runtime import optimize_
 from tenfold.runtime.encoding import dense_blocks_
 from tenfold.runtime.fusing import Whole
-from tenfold.runtime.graphs import record_cuda
+from tenfold.runtime.graphs import TOKENS, record_cuda
+from tenfold.runtime.kernels import tuning
 
 WIDTH, LAYERS, HEADS, VOCABULARY = 768, 12, 12, 1000
+"""LAYERS unless --layers says otherwise."""
 FORMS = ("III-384", "IV-72-384", "IV-36-256", "IV-36-128", "III-64")
 CPU_GOALS = {
     "III-384": (1.4, 1.4),
@@ -92,11 +94,14 @@ class Setting:
 # The original
 
 
-def config(activation: str = "gelu") -> BertConfig:
+def config(layers: int) -> BertConfig:
     return BertConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        intermediate_size=4 * WIDTH, hidden_act=activation,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        num_hidden_layers=layers,
+        num_attention_heads=HEADS,
+        intermediate_size=4 * WIDTH,
+    )
 
 
 def dense_weights(model: BertModel) -> list[tuple[Tensor, ...]]:
@@ -136,11 +141,10 @@ def layer_by_layer(layer: Callable[..., Tensor], weights: Sequence[tuple[Tensor,
 
 
 def dense_contenders(model: BertModel, x: Tensor) -> dict[str, Call]:
-    encoder: Any = model.encoder
     chain = deepcopy(model)
     dense_blocks_(chain)
     weights = dense_weights(model)
-    calls: dict[str, Call] = {"eager": lambda: encoder(x).last_hidden_state, "blocks": partial(whole(chain).full, x)}
+    calls: dict[str, Call] = {"eager": partial(encoded, model, x), "blocks": partial(whole(chain).full, x)}
     torch._dynamo.reset()
     compiled = torch.compile(dense_layer, dynamic=False)
     calls["compiled"] = partial(layer_by_layer, compiled, weights, x)
@@ -155,16 +159,22 @@ def dense_contenders(model: BertModel, x: Tensor) -> dict[str, Call]:
     return calls
 
 
+def encoded(model: Any, x: Tensor) -> Tensor:
+    """Layer by layer, as transformers does."""
+    return model.encoder(x).last_hidden_state
+
+
 def graphed(call: Call, x: Tensor) -> Call:
-    return record_cuda(lambda _: call(), (x,)) if x.is_cuda else call
+    """As a replayed graph, where a GPU would wait for Python otherwise."""
+    return record_cuda(lambda _: call(), (x,)) if x.is_cuda and x.shape[0] * x.shape[1] <= TOKENS else call
 
 
 # Compressed
 
 
-def compressed(form: str) -> BertModel:
+def compressed(form: str, layers: int) -> BertModel:
     torch.manual_seed(0)
-    model = BertModel(config(), add_pooling_layer=False)
+    model = BertModel(config(layers), add_pooling_layer=False)
     tenfold.compress_(model, tenfold.plan(model, form), init="random")
     return model.eval()
 
@@ -185,13 +195,11 @@ def contenders(model: BertModel, x: Tensor) -> tuple[dict[str, Call], dict[str, 
     """In each way, and what was chosen in it."""
     calls: dict[str, Call] = {}
     chosen = {}
-    paper: Any = training.in_papers_order(model).encoder
-    calls["paper's order"] = graphed(lambda: paper(x).last_hidden_state, x)
+    calls["paper's order"] = graphed(partial(encoded, training.in_papers_order(model), x), x)
     for path in ("chain", "fused", "auto"):
         made, chosen[path] = way_of(model, path, x)
         if chosen[path].startswith("layers"):
-            encoder: Any = made.encoder
-            calls[path] = graphed(lambda encoder=encoder: encoder(x).last_hidden_state, x)
+            calls[path] = graphed(partial(encoded, made, x), x)
         else:
             calls[path] = partial(whole(made).full, x)
     return calls, chosen
@@ -204,7 +212,9 @@ def rounds_of(calls: dict[Any, Call], setting: Setting) -> dict[Any, list[float]
     """Seconds of each call in each round; a contender that does not run is left out, and said."""
     for name, call in list(calls.items()):
         try:
-            for _ in range(3):  # compiles, records, fills caches
+            with tuning():
+                call()
+            for _ in range(2):  # compiles, records, fills caches
                 call()
         except Exception as error:  # whatever a compiler or a backend makes of this machine
             print(f"{name} does not run here: {str(error).splitlines()[0][:120]}", file=sys.stderr)
@@ -278,8 +288,7 @@ def encoder_cell(models: dict[str, BertModel], length: int, batch: int, setting:
         chosen |= {(form, way): text for way, text in why.items()}
     seconds = rounds_of(calls, setting)
     for form, model in models.items():
-        exact: Any = deepcopy(model).double().encoder
-        expected = exact(x[:1].double()).last_hidden_state
+        expected = encoded(deepcopy(model).double(), x[:1].double())
         for key in [key for key in seconds if key[0] == form]:
             errors[key] = error_of(calls[key]().view(x.shape), expected)
             if errors[key] > NEAR[setting.dtype]:
@@ -406,7 +415,8 @@ def main() -> None:
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--batches", type=numbers)
-    parser.add_argument("--most", type=int, help="leave out cells with more tokens than this")
+    parser.add_argument("--layers", type=int, default=LAYERS, help="fewer tell the same ratios sooner")
+    parser.add_argument("--most", type=int, default=140_000, help="leave out cells with more tokens than this")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--budget", type=float, help="seconds of a cell after which no round begins (six are taken)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
@@ -420,36 +430,45 @@ def main() -> None:
     lengths = asked.lengths or ([128] if asked.quick else [32, 128, 512])
     batches = asked.batches or ([1, 8, 32, 132, 528, 1056] if cuda else [1, 8])
     torch.manual_seed(0)
-    dense = BertModel(config(), add_pooling_layer=False).eval()
-    models = {"dense": dense} | {form: compressed(form) for form in asked.forms.split(",")}
+    dense = BertModel(config(asked.layers), add_pooling_layer=False).eval()
+    models = {"dense": dense} | {form: compressed(form, asked.layers) for form in asked.forms.split(",")}
     models = {form: model.to(device, dtype) for form, model in models.items()}
     rows: list[Row] = []
+    steps: list[dict[str, Any]] = []
+
+    def keep() -> None:
+        """After every cell: a run that ends early leaves what it has."""
+        result = {
+            "command": ["python", "benchmarks/speed.py", *sys.argv[1:]],
+            "machine": machine(device),
+            "versions": versions(),
+            "dtype": str(dtype).removeprefix("torch."),
+            "scope": f"{asked.layers} layers of width {WIDTH}, random weights",
+            "rows": [asdict(row) for row in rows],
+            "training": steps,
+        }
+        asked.out.mkdir(parents=True, exist_ok=True)
+        (asked.out / f"speed-{device.type}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for length, batch in ((n, b) for n in lengths for b in batches if asked.most is None or n * b <= asked.most):
+        for length, batch in ((n, b) for n in lengths for b in batches if n * b <= asked.most):
             if "encoder" in asked.parts:
                 rows += encoder_cell(models, length, batch, setting)
+                keep()
                 print(f"encoder, {batch} x {length} done", file=sys.stderr)
             if "mixed" in asked.parts and length == 128 and batch > 1:
                 rows += mixed_cell(models, length, batch, setting)
+                keep()
                 print(f"mixed, {batch} x {length} done", file=sys.stderr)
-    steps = training_rows(setting) if "training" in asked.parts else []
-    result = {
-        "command": ["python", "benchmarks/speed.py", *sys.argv[1:]],
-        "machine": machine(device),
-        "versions": versions(),
-        "dtype": str(dtype).removeprefix("torch."),
-        "scope": f"{LAYERS} layers of width {WIDTH}, random weights",
-        "rows": [asdict(row) for row in rows],
-        "training": steps,
-    }
-    asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / f"speed-{device.type}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+    if "training" in asked.parts:
+        steps += training_rows(setting)
+        keep()
     if any(row.part == "encoder" for row in rows):
         plot(rows, asked.plot / f"speed-{device.type}")
     for part in ("encoder", "mixed"):
         if any(row.part == part for row in rows):
-            print(f"\n{part}, {result['machine']['device']}, {setting.dtype}\n" + "\n".join(table(rows, part)))
+            print(f"\n{part}, {device.type}, {setting.dtype}, {asked.layers} layers\n" + "\n".join(table(rows, part)))
     for row in steps:
         print(f"training, {row['shape']}: {row['model']:28s} {row['to_dense']:.2f} ({row['low']:.2f} to {row['high']:.2f})")
     if not cuda:

@@ -1,4 +1,4 @@
-"""benchmarks/speed.py on an encoder of one thin layer: every way in every form answers alike, and what is written holds it all."""
+"""benchmarks/speed.py on an encoder of one thin layer: every way in every form answers alike, and all of it is written."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 import speed
 import torch
+from transformers import BertModel
+
 from tenfold.measurement.statistics import Ratio
 
 
 @pytest.fixture
 def thin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name, value in (("WIDTH", 32), ("LAYERS", 1), ("HEADS", 2), ("VOCABULARY", 50)):
+    for name, value in (("WIDTH", 32), ("HEADS", 2), ("VOCABULARY", 50)):
         monkeypatch.setattr(speed, name, value)
     monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -21,16 +23,17 @@ def thin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_a_run_measures_every_way_and_checks_it(thin: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--parts encoder,mixed --forms III-8 --lengths 128 --batches 1,2 --most 256 --rounds 6".split()
-    monkeypatch.setattr("sys.argv", ["speed.py", *words, "--out", str(thin), "--plot", str(thin)])
+    cells = ["--layers", "1", "--forms", "III-8", "--lengths", "128", "--batches", "1,2", "--most", "256"]
+    words = [*cells, "--parts", "encoder,mixed", "--rounds", "6", "--out", str(thin), "--plot", str(thin)]
+    monkeypatch.setattr("sys.argv", ["speed.py", *words])
     speed.main()
     found = json.loads((thin / "speed-cpu.json").read_text(encoding="utf-8"))
-    cells = {(row["part"], row["form"], row["way"]) for row in found["rows"] if row["batch"] == 2}
+    ways = {(row["part"], row["form"], row["way"]) for row in found["rows"] if row["batch"] == 2}
     dense = {("encoder", "dense", way) for way in ("eager", "blocks", "compiled")}
     ours = {("encoder", "III-8", way) for way in ("paper's order", "chain", "fused", "auto")}
     mixed = {("mixed", "dense", way) for way in ("eager", "blocks")}
     mixed |= {("mixed", "III-8", way) for way in ("factors", "fused", "auto")}
-    assert cells == dense | ours | mixed
+    assert ways == dense | ours | mixed
     assert all(row["error"] < 2e-5 and row["seconds"] > 0 for row in found["rows"])
     assert any(row["ratio"]["estimate"] == 1 for row in found["rows"] if row["form"] == "dense")
     assert {file.name for file in thin.glob("speed-cpu.*")} == {f"speed-cpu.{end}" for end in ("json", "png", "svg", "csv")}
@@ -41,7 +44,7 @@ def test_a_run_measures_every_way_and_checks_it(thin: Path, monkeypatch: Any, ca
 def test_an_answer_that_is_off_ends_the_run(thin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = speed.contenders
     setting = speed.Setting(torch.device("cpu"), torch.float32, 6, 1.0)
-    models = {"dense": speed.BertModel(speed.config(), add_pooling_layer=False).eval(), "III-8": speed.compressed("III-8")}
+    models = {"dense": BertModel(speed.config(1), add_pooling_layer=False).eval(), "III-8": speed.compressed("III-8", 1)}
 
     def wrong(model: Any, x: Any) -> Any:
         calls, chosen = made(model, x)

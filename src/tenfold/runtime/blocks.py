@@ -61,7 +61,8 @@ class TorchAttention(nn.Module):
         self.read, self.write, self.norm, self.heads = read, write, norm, heads
 
     def forward(self, x: Tensor, lengths: Sequence[int], bias: Tensor | None) -> Tensor:
-        context = attend(*self.read(x), self.heads, lengths, bias)
+        q, k, v = self.read(x)
+        context = attend(q, k, v, self.heads, lengths, bias)
         return self.norm(self.write(context)[0].add_(x))
 
 
@@ -126,8 +127,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, heads: int, lengths: Sequence[int], 
         return F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2).flatten(0, 1)
     parts = []
     for low, length in zip(accumulate(lengths, initial=0), lengths, strict=False):
-        own = None if bias is None else bias[:, :length, :length]
-        parts.append(attend(*(y[low : low + length] for y in (q, k, v)), heads, (length,), own))
+        own, here = None if bias is None else bias[:, :length, :length], slice(low, low + length)
+        parts.append(attend(q[here], k[here], v[here], heads, (length,), own))
     return torch.cat(parts)
 
 

@@ -6,6 +6,7 @@ way that the original itself could be computed, is always among the timed.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -108,7 +109,7 @@ def _time(model: Any, encoder: Encoder, makers: Makers, where: Situation) -> dic
     base = encoder.base
     x = torch.randn(where.batch, where.length, encoder.width, device=base.device, dtype=getattr(torch, where.dtype))
     wholes = {way: Whole(encoder, make(), reads_token_0(model)).eval() for way, make in makers.items()}
-    calls: dict[str, Callable[[], Any]] = {way: (lambda whole=whole: whole.full(x)) for way, whole in wholes.items()}
+    calls: dict[str, Callable[[], Any]] = {way: partial(whole.full, x) for way, whole in wholes.items()}
     calls[LAYERS] = lambda: encoder.module(x)
     for call in calls.values():
         with tuning():

@@ -73,6 +73,8 @@ _call: ContextVar[_Call | None] = ContextVar("call", default=None)
 class Whole(nn.Module):
     """The chain of an encoder, and when to take it."""
 
+    _encoder: Encoder
+
     def __init__(self, encoder: Encoder, chain: Chain, token_0: bool) -> None:
         super().__init__()
         self.chain: Chain | None = chain

@@ -47,7 +47,7 @@ def record_cuda(compute: Compute, arguments: Sequence[Tensor]) -> Callable[[], T
             out = compute(*arguments)
 
     def replay() -> Tensor:
-        graph.replay()  # type: ignore[no-untyped-call]
+        graph.replay()
         return out
 
     return replay
