@@ -173,6 +173,15 @@ def test_other_axes_and_what_is_not_on_them(opened: Tab) -> None:
     assert mark.get_attribute("data-front") == "true"
 
 
+def test_times_of_many_shapes_are_grouped(opened: Tab) -> None:
+    """Two cells: each group has one option a cell, and what is chosen is what is drawn."""
+    cost = opened.page.get_by_role("combobox", name="Cost")
+    groups = cost.locator("optgroup").evaluate_all("nodes => nodes.map((n) => [n.label, n.children.length])")
+    assert groups == [["Time of a call", 2], ["Time over the original's best", 2]]
+    cost.select_option("time:eager, 8 x 128, float32")
+    assert "time of a call (eager, 8 x 128, float32)" in opened.page.locator("#pareto svg").text_content()
+
+
 def test_all_of_it_by_keyboard(opened: Tab) -> None:
     page = opened.page
     page.keyboard.press("Tab")

@@ -3,6 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
+const MANY = { "time:": "Time of a call", "relative:": "Time over the original's best" };  // axes that come once a batch, length and path
 const MARGIN = { top: 14, right: 18, bottom: 44, left: 58 };
 
 function element(name, attributes = {}, ...children) {
@@ -99,7 +100,12 @@ function showTip(figure, tip, left, top, title, rows) {
 
 function select(label, choices, changed) {
   const node = element("select", { "aria-label": label });
-  for (const choice of choices) node.append(element("option", { value: choice.key }, choice.label));
+  const groups = {};
+  for (const choice of choices) {
+    const kind = MANY[choice.key.match(/^\w+:/)?.[0]];
+    const group = kind ? (groups[kind] ??= node.appendChild(element("optgroup", { label: kind }))) : node;
+    group.append(element("option", { value: choice.key }, choice.label));
+  }
   node.addEventListener("change", changed);
   return { node, label: element("label", {}, label, node) };
 }

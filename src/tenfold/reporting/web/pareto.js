@@ -20,6 +20,8 @@ function front(points, better) {
     .filter((p) => (sign * p.y > best ? ((best = sign * p.y), true) : false));
 }
 
+const picked = (axes, box) => axes.find((axis) => axis.key === box.node.value);
+
 function pareto() {
   const figure = document.getElementById("pareto");
   if (!figure || !data.points.length || !data.axes.y.length) return;
@@ -47,7 +49,7 @@ function pareto() {
   function draw(width) {
     hide();
     const shown = new Set(boxes.filter(([, box]) => box.node.checked).map(([form]) => form));
-    const [ax, ay] = [data.axes.x[across.node.selectedIndex], data.axes.y[up.node.selectedIndex]];
+    const [ax, ay] = [picked(data.axes.x, across), picked(data.axes.y, up)];
     const chosen = data.points.filter((p) => shown.has(p.form));
     const known = (p) => Number.isFinite(p.values[ax.key]) && Number.isFinite(p.values[ay.key]);
     const points = chosen.filter(known).map((p) => ({ ...p, x: p.values[ax.key], y: p.values[ay.key] }));
