@@ -1,5 +1,6 @@
 """Sites: found by family or by looking, with shapes read from the model."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 from pico import HEADS, PICO, pico_config
 from torch import nn
-from transformers import AutoModel, BartConfig, CLIPConfig, ConvNextConfig, SwinConfig, T5Config, Wav2Vec2Config
+from transformers import AutoModel, BartConfig, CLIPConfig, ConvNextConfig, MixtralConfig, SwinConfig, T5Config, Wav2Vec2Config
 
 from tenfold import plan
 from tenfold.errors import PlanError
@@ -136,6 +137,15 @@ def test_auto_plans_models_with_two_stacks_changing_widths_or_no_word_table(conf
     assert decoder == config.is_encoder_decoder
     with pytest.raises(PlanError, match="this model has no table of word vectors" if found.totals.embedding == 0 else "rank"):
         plan(config, "II-4", family="auto", embeddings=10**6)
+
+
+def test_weights_that_are_no_linear_are_told() -> None:
+    sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    [note] = plan(MixtralConfig(**sizes, num_key_value_heads=2, vocab_size=100), "II-2", family="auto").notes
+    assert re.match(
+        r"the matrices found hold \d+% of the parameters outside of the word table: what is no Linear \(a mix", note
+    )
+    assert all(not plan(meta(name), "II-2", family="auto").notes for name in PICO)
 
 
 def test_layers_of_unequal_numbers_of_tiles_cannot_be_albert() -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenfold.archs import ATTENTION, FFN
@@ -57,13 +57,21 @@ def build_plan(model: Any, sites: Sequence[Site], method: Method, settings: Comp
     for site in chosen:
         buckets.setdefault((_key(site, settings.group), *_tile(site, settings.tile, hidden)), []).append(site)
     groups, notes = _groups(method, buckets)
-    if getattr(model.config, "is_encoder_decoder", False):
-        notes.append(
-            "FLOPs are for as many tokens on either side, without what the decoder's attention to the encoder multiplies"
-        )
     if settings.embeddings:
         groups.append(_embedding_group(model, settings.embeddings))
-    return Plan(method.name, tuple(groups), totals(model, sites), tuple(notes))
+    count = totals(model, sites)
+    return Plan(method.name, tuple(groups), count, (*notes, *_limits(model, count)))
+
+
+def _limits(model: Any, count: Totals) -> Iterator[str]:
+    """What the numbers of a plan leave out, for models unlike those with a family file."""
+    if getattr(model.config, "is_encoder_decoder", False):
+        yield "FLOPs are for as many tokens on either side, without what the decoder's attention to the encoder multiplies"
+    if count.matrices < count.paper / 2:
+        yield (
+            f"the matrices found hold {count.matrices / count.paper:.0%} of the parameters outside of the word table: what is "
+            "no Linear (a mixture's experts, a convolution) stays as it is and is not in the FLOPs"
+        )
 
 
 def width(model: Any, sites: Sequence[Site]) -> int:
