@@ -40,6 +40,7 @@ lint: install  ## style and types
 	$(BIN)/mypy
 
 bench: install  ## measure: writes what the published numbers come from
+	$(BIN)/python benchmarks/speed.py --parts encoder,mixed
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/compress.py --json benchmarks/results/compress.json
 
