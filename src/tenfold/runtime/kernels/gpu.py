@@ -33,7 +33,7 @@ def attention_block(
     def block(u: Tensor | None, cut: Cut) -> launch.Block:
         return launch.attention_block(x, z.contiguous(), w, packing, u, bias, cut.config, cut.parts)
 
-    return _run(x, next_u, (kind, ranks_of(w, next_u)), cuts, block)
+    return _run(x, next_u, (kind, z.shape[1], ranks_of(w, next_u)), cuts, block)
 
 
 def ffn_block(x: Tensor, z: Tensor, w: FfnConstants, next_u: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -77,9 +77,7 @@ def _by_cut(key: Hashable, cuts: Sequence[Cut], make: Callable[[Cut], launch.Blo
     if key not in _timed and tunes() and not torch.cuda.is_current_stream_capturing():
         _found[key] = _fastest(cuts, make)
         _timed.add(key)
-    if key in _found:
-        return make(_found[key])()
-    _found[key], made = _first(cuts, make)
+    _found[key], made = _first([_found[key], *cuts] if key in _found else cuts, make)
     return made
 
 
@@ -87,7 +85,7 @@ def _first(cuts: Sequence[Cut], make: Callable[[Cut], launch.Block]) -> tuple[Cu
     for cut in cuts[:-1]:
         try:
             return cut, make(cut)()
-        except OutOfResources:  # this version of the compiler asks for more than the table says
+        except OutOfResources:  # another version of the compiler, or sequences that share blocks, may take more than expected
             continue
     return cuts[-1], make(cuts[-1])()
 

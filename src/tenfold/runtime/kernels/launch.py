@@ -109,6 +109,7 @@ class _Ends:
 
     @classmethod
     def of(cls, x: Tensor, out: Writer, next_u: Tensor | None, parts: int) -> "_Ends":
+        assert x.is_contiguous(), "rows lie one after another"
         partial = _scratch(x, parts, len(x), out.left.shape[1]) if parts > 1 else None
         z_out = None if next_u is None else x.new_empty(len(x), next_u.shape[1])
         return cls(x, out, next_u, partial, torch.empty_like(x), z_out)
