@@ -13,7 +13,7 @@ bit on a CPU.
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,7 @@ class Pupil:
     alone: float = 0.0
     cpu: float = 0.0
     curve: list[dict[str, float]] = field(default_factory=list)
+    mean: dict[str, Tensor] = field(default_factory=dict)
     diverged: str | None = None
 
     @property
@@ -93,6 +94,26 @@ class Pupil:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
+        for name, mean in self.mean.items():
+            mean.lerp_(self.named[name].detach(), 1 - (self.start.schedule.average or 0.0))
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The network with its running mean in place of its weights, where it has one."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name in self.mean:
+            self.named[name].data, self.mean[name] = self.mean[name], self.named[name].data
+
+    def settle(self) -> None:
+        """For good, at the end."""
+        self._swap()
+        self.mean.clear()
 
     @property
     def trunk(self) -> Path:
@@ -109,8 +130,9 @@ class Pupil:
         state = self.optimizer.state
         moments = {f"{kind}/{name}": state[p][kind].cpu() for name, p in self.named.items() if p in state for kind in MOMENTS}
         weights = {f"weight/{name}": p.detach().cpu() for name, p in self.named.items()}
+        means = {f"mean/{name}": mean.cpu() for name, mean in self.mean.items()}
         facts = {key: getattr(self, key) for key in ("step", "seconds", "alone", "cpu", "curve")}
-        write_tensors(self.trunk if self.step <= self.first else self.tail, {**weights, **moments}, facts)
+        write_tensors(self.trunk if self.step <= self.first else self.tail, {**weights, **moments, **means}, facts)
 
     def resume(self) -> None:
         """From the decay where it was under way, else from the level part, else from the start."""
@@ -126,6 +148,8 @@ class Pupil:
         with torch.no_grad():
             for name, parameter in self.named.items():
                 parameter.copy_(tensors[f"weight/{name}"])
+            for name, mean in self.mean.items():
+                mean.copy_(tensors[f"mean/{name}"])
         order = [p for group in self.optimizer.param_groups for p in group["params"]]
         names = {id(p): name for name, p in self.named.items()}
         held = {k: names[id(p)] for k, p in enumerate(order) if f"{MOMENTS[0]}/{names[id(p)]}" in tensors}
@@ -182,6 +206,8 @@ class Class:
         first, warmup = steps - round(schedule.decay * steps), round(schedule.warmup / self.per_step)
         tracer = Tracer(network, wanted(found[0], 0))
         pupil = Pupil(row, start, network, home, steps, first, warmup, found[0], facts, tracer, optimizer, named)
+        if schedule.average is not None:
+            pupil.mean = {name: p.detach().clone() for name, p in named.items()}
         pupil.resume()
         return pupil
 
@@ -250,7 +276,8 @@ class Class:
             with self._precision():
                 target = self.tracer(batch)
                 for pupil, found in zip(pupils, sums, strict=True):
-                    seen = pupil.tracer(batch)
+                    with pupil.averaged():
+                        seen = pupil.tracer(batch)
                     terms = [(term.name, part) for term, part in pupil.parts(seen, target)]
                     last = [*LAST.parts(seen, target, pupil.facts.projections, pupil.facts.scales)]
                     for name, part in (*terms, ("last", last[0])):
@@ -353,6 +380,7 @@ def _finish(places: Places, lesson: Class, pupil: Pupil) -> None:
     tokens = round(pupil.step * lesson.per_step)
     facts: Record = {"hashes": {"corpus": lesson.train.folder.name}}
     if pupil.diverged is None:
+        pupil.settle()
         [exact] = lesson.errors([pupil])
         saved = save_student(places, pupil.row, pupil.network, {"tokens": tokens})
         path = student_file(places, pupil.row)

@@ -50,6 +50,7 @@ class Schedule(Strict):
     decay: float = Field(0.2, ge=0, le=1, description="share of the stage's tokens")
     clip: float = Field(1.0, gt=0, description="norm of all gradients of a student, at most")
     rates: dict[str, float] = Field({}, description="of some factors, by name: {U: 0.5, V: 0.5} times the factors' rate")
+    average: float | None = Field(None, gt=0, lt=1, description="the student is a running mean: so much of it is the past")
     measure: int = Field(2_000_000, ge=1, description="tokens from one measurement on held-out rows, and save, to the next")
     limit: int | None = Field(None, ge=1, description="tokens of the text that are read; default: all")
     calibration: int = Field(32_768, ge=1, description="tokens that an activation-aware start sees")

@@ -168,6 +168,36 @@ def test_factors_learn_at_the_rate_of_their_name(here: Path, tmp_path: Path) -> 
         Class(strange, ["III-16"], silent)
 
 
+def test_a_student_may_be_a_running_mean(here: Path, whole: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its weights after every step; a stage that was cut goes on with it, and measures it."""
+    schedule = {**DATA["schedule"], "average": 0.75}
+    found, learn = places(here, tmp_path / "a", schedule=schedule), Pupil.learn
+    means: dict[str, torch.Tensor] = {}
+
+    def watched(pupil: Pupil, loss: Any) -> None:
+        for name, p in pupil.named.items():
+            means.setdefault(name, p.detach().clone())
+        learn(pupil, loss)
+        means.update({name: 0.75 * means[name] + 0.25 * p.detach() for name, p in pupil.named.items()})
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pupil, "learn", watched)
+        teach_all(found, ["III-16"], silent, FOREVER)
+    ours = student(found)
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, means[name])
+    assert not same(ours, student(whole))
+    record = read_json(found.result("III-16", "general"))
+    assert record["curve"][-1]["last"] == record["rounding"]["last"], "what is measured is the mean"
+    again = places(here, tmp_path / "b", schedule=schedule)
+    with monkeypatch.context() as patch:
+        stopped(patch, 5)
+        with pytest.raises(Spent):
+            teach_all(again, ["III-16"], silent, Budget(1.0))
+    teach_all(again, ["III-16"], silent, FOREVER)
+    assert same(student(again), ours)
+
+
 def test_a_students_file_holds_what_the_original_has_not(whole: Places) -> None:
     tensors = student(whole)
     assert not any("word_embeddings" in name for name in tensors)
