@@ -119,8 +119,9 @@ def test_auto_takes_every_list_of_equal_blocks_and_counts_their_layers_through()
     assert [site.layer for site in found] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert [site.role for site in found[:2]] == ["attn.attend", "ffn.mlp.0"]
     assert [(site.i, site.o, site.bias) for site in found[:2]] == [(4, 4, True), (4, 8, False)]
-    with pytest.raises(PlanError, match=r"--family auto needs repeated blocks .* with a Linear inside, got none in Linear"):
-        find_sites(nn.Linear(2, 2), "", "auto")
+    for bare in (nn.Linear(2, 2), nn.ModuleDict({"heads": nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])})):
+        with pytest.raises(PlanError, match=r"--family auto needs repeated blocks .* with a Linear inside, got none in"):
+            find_sites(bare, "", "auto")
 
 
 @pytest.mark.parametrize("config", [T5Config(), BartConfig(), CLIPConfig(), Wav2Vec2Config(), SwinConfig(), ConvNextConfig()])

@@ -148,4 +148,5 @@ def _stacks(base: nn.Module) -> list[tuple[str, nn.ModuleList]]:
 
 
 def _repeats(blocks: nn.ModuleList) -> bool:
-    return len({type(block) for block in blocks}) == 1 and any(is_site(m) for block in blocks for m in block.modules())
+    inside = (module for block in blocks for module in block.modules() if module is not block)
+    return len({type(block) for block in blocks}) == 1 and any(map(is_site, inside))
