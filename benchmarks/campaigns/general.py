@@ -216,7 +216,10 @@ class Class:
         start, plan = start_of(self.places.campaign, row), plan_of_row(self.places, row)
         file = self.places.home / "trunks" / start.trunk / "start.safetensors"
         if not file.is_file():
-            self.say(f"{row}: compressing")
+            before = self.places.campaign.rows[row].begin
+            if before is not None and not student_file(self.places, before).is_file():
+                raise TenfoldError(f"{row} begins as the student of {before}, got none: run general --rows {before} first")
+            self.say(f"{row}: making its start")
             network = begun(self.places, row, self.say)
             write_tensors(file, own_tensors(network, self.places.original, start.layers), {})
         network = skeleton_of(self.places.original, plan, start.layers)
@@ -339,9 +342,10 @@ def teach_all(places: Places, rows: Sequence[str], say: Say, budget: Budget) -> 
             left[row] = start
     left = {row: start for row, start in left.items() if not _copied(places, row)}
     while left:
-        [first, *_] = sorted(left, key=lambda row: left[row].general.tokens)  # type: ignore[union-attr]
+        ready = [row for row in left if places.campaign.rows[row].begin not in left]
+        [first, *_] = sorted(ready, key=lambda row: left[row].general.tokens)  # type: ignore[union-attr]
         together: dict[str, str] = {}  # one row of a trunk at a time: the next goes on from what this one leaves
-        for row in (name for name in left if _shared(left[name]) == _shared(left[first])):
+        for row in (name for name in ready if _shared(left[name]) == _shared(left[first])):
             together.setdefault(left[row].trunk, row)
         budget.check()
         lesson = Class(places, [*together.values()], say)
@@ -377,7 +381,8 @@ def _shared(start: Start) -> Any:
 
 
 def _finish(places: Places, lesson: Class, pupil: Pupil) -> None:
-    tokens = round(pupil.step * lesson.per_step)
+    before = places.campaign.rows[pupil.row].begin
+    tokens = round(pupil.step * lesson.per_step) + (read_facts(student_file(places, before))["tokens"] if before else 0)
     facts: Record = {"hashes": {"corpus": lesson.train.folder.name}}
     if pupil.diverged is None:
         pupil.settle()

@@ -31,8 +31,10 @@ def plan_of_row(places: Places, row: str) -> Plan | None:
 
 
 def begun(places: Places, row: str, say: Say) -> Any:
-    """The student as compression leaves it, in float32 on the CPU. Where its start sees activations, on rows of the corpus."""
-    start, plan = start_of(places.campaign, row), plan_of_row(places, row)
+    """The student as compression (or the row that it begins as) leaves it. A start that sees activations sees the corpus."""
+    start, plan, before = start_of(places.campaign, row), plan_of_row(places, row), places.campaign.rows[row].begin
+    if before is not None:
+        return read_student(student_file(places, before), places.original, places.hash)
     if plan is None:
         return skeleton_of(places.original, None, start.layers)
     assert start.compress is not None

@@ -82,6 +82,7 @@ class Row(Strict):
     title: str | None = None
     compress: dict[str, Any] | None = None
     layers: str | None = Field(None, description="every-2, or numbers from 0: these layers of the teacher instead of factors")
+    begin: str | None = Field(None, description="a row above, whose student this one starts as: short rows of text first, say")
     rival: Literal["kd", "pkd", "tinybert"] | None = None
     general: bool = True
     set: dict[str, Any] = {}
@@ -129,10 +130,12 @@ class Start:
     layers: str | None
     general: Stage | None
     schedule: Schedule
+    begin: "Start | None" = None
 
     def to_dict(self) -> dict[str, Any]:
         parts = {"compress": self.compress, "general": self.general, "schedule": self.schedule}
-        return {"layers": self.layers} | {name: part and told(part) for name, part in parts.items()}
+        before = {} if self.begin is None else {"begin": self.begin.to_dict()}
+        return {"layers": self.layers, **before} | {name: part and told(part) for name, part in parts.items()}
 
     @property
     def trunk(self) -> str:
@@ -195,8 +198,15 @@ def parse_campaign(data: Any) -> Campaign:
 
 def start_of(campaign: Campaign, row: str) -> Start:
     asked = campaign.rows[row]
-    if (asked.compress is None) == (asked.layers is None):
-        raise RecipeError(f"a row needs either compress or layers, got both or neither for {row}")
+    if sum(each is not None for each in (asked.compress, asked.layers, asked.begin)) != 1:
+        raise RecipeError(f"a row needs one of compress, layers and begin, got none or several for {row}")
+    before = None
+    if asked.begin is not None:
+        if asked.begin not in [*campaign.rows][: [*campaign.rows].index(row)] or not asked.general:
+            raise RecipeError(
+                f"a row that begins as another has a general stage and stands below it, got {asked.begin} for {row}"
+            )
+        before = start_of(campaign, asked.begin)
     data = _sections(campaign, row)
     schedule = _checked(Schedule, data["schedule"], "schedule")
     compress = None if asked.compress is None else _checked(Compress, data["compress"], "compress")
@@ -205,6 +215,8 @@ def start_of(campaign: Campaign, row: str) -> Start:
     if asked.general and (wrong := [key for key in OURS if key in data["general"]]):
         raise RecipeError(f"the general stage of a campaign takes no {wrong[0]}, got one for {row}: see schedule")
     general = _checked(Stage, {"stage": "general", **data["general"]}, "general").resolved()
+    if before is not None:
+        return Start(before.compress, before.layers, general, schedule, before)
     return Start(compress, asked.layers, general if asked.general else None, schedule)
 
 

@@ -333,7 +333,8 @@ def test_several_processes_take_a_cell_each(monkeypatch: pytest.MonkeyPatch) -> 
         ({"tasks": {"SST-2": {}}}, "names tasks plainly, got SST-2: write sst2"),
         ({"general": {**DATA["general"], "warmup": 0.1}}, "takes no warmup, got one for III-16: see schedule"),
         ({"schedule": {"decai": 0.1}}, 'got "decai": did you mean "decay"?'),
-        ({"rows": {"x": {}}}, "needs either compress or layers, got both or neither for x"),
+        ({"rows": {"x": {}}}, "needs one of compress, layers and begin, got none or several for x"),
+        ({"rows": {"x": {"begin": "x"}}}, "has a general stage and stands below it, got x for x"),
         ({"rows": {"x": {"compress": {"method": "II-4"}, "set": {"finetune.lr": 1}}}}, "got finetune.lr: write for example"),
         ({"rows": {"x": {"compress": {"method": "II-4", "text": "a"}}}}, "got text of its own for x: leave it out"),
         ({"search": {"row": "II-5", "tasks": ["stsb"], "factors": {}}}, "takes a row and tasks of its campaign, got II-5"),
@@ -433,7 +434,7 @@ def test_private_and_mixed_rows_are_no_larger_than_the_shared_ones(name: str) ->
     kept: dict[str, list[int]] = {"shared": [], "private": [], "mixed": []}
     for row, asked in campaign.rows.items():
         compress = start_of(campaign, row).compress
-        if compress is None or "-FFN-" in row or "-SAN-" in row or row == "II-64":
+        if compress is None or "-FFN-" in row or "-SAN-" in row or " " in row or row == "II-64":
             continue
         kind = "mixed" if "+" in row else "private" if row.startswith("II-") else "shared"
         assert asked.compress is not None and (compress.tile == "whole") == (kind == "private")

@@ -11,6 +11,7 @@ from campaigns.factors import own_tensors, read_facts, read_student
 from campaigns.general import Class, Pupil, rate, teach_all
 from campaigns.places import Budget, Places, Spent
 from campaigns.students import begun, plan_of_row, student_file
+from campaigns.table import start_of
 from distilling import same
 from safetensors.torch import load_file
 
@@ -215,6 +216,22 @@ def test_rounding_is_measured(here: Path, tmp_path: Path, dtype: str, bound: flo
     assert 0 < told["lost"] < bound and 0 < abs(told["last"] - told["last_before"]) < 0.01
     assert told["bytes"] == student_file(found, "II-4").stat().st_size
     assert {tensor.dtype for tensor in student(found, "II-4").values()} == {getattr(torch, dtype)}
+
+
+def test_a_row_may_begin_as_another(here: Path, tmp_path: Path) -> None:
+    """Short rows of text first: the second stage starts from the first one's student, and counts its tokens too."""
+    rows = {
+        "short": {"compress": {"method": "II-4"}, "set": {"general.length": 16, "general.tokens": 5 * TOKENS}},
+        "long": {"begin": "short"},
+    }
+    found = places(here, tmp_path, rows=rows)
+    with pytest.raises(TenfoldError, match="long begins as the student of short, got none: run general --rows short first"):
+        teach_all(found, ["long"], silent, FOREVER)
+    teach_all(found, ["long", "short"], silent, FOREVER)
+    start = found.home / "trunks" / start_of(found.campaign, "long").trunk / "start.safetensors"
+    assert same(load_file(start), student(found, "short")) and not same(student(found, "long"), student(found, "short"))
+    records = [read_json(found.result(row, "general")) for row in rows]
+    assert records[1]["tokens"] == 10 * TOKENS + records[0]["tokens"] and records[0]["size"] == records[1]["size"]
 
 
 def test_layers_of_the_teacher_are_students_too(here: Path, tmp_path: Path) -> None:
