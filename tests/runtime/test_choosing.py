@@ -113,6 +113,21 @@ def test_the_encoder_is_timed_once_and_computes_as_was_chosen(monkeypatch: pytes
     assert optimize_(model, measure=False).whole.why == "not measured"
 
 
+def test_a_way_that_does_not_run_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TENFOLD_CACHE", str(tmp_path))
+    monkeypatch.setattr(choosing, "_remembered", {})
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no such thing\nand more")
+
+    monkeypatch.setattr("tenfold.runtime.blocks.attend", fail)
+    model: Any = pico("bert")
+    tenfold.compress_(model, tenfold.plan(model, "III-8"), init="hosvd")
+    with pytest.warns(UserWarning, match=r"blocks do not run here \(no such thing\): they are left out"):
+        found = optimize_(model)
+    assert found.whole.path == LAYERS and set(found.whole.measured) == {LAYERS}
+
+
 ROLES = {f"layer.{g}": f"attn.{name}" for g, name in enumerate("qkv")}
 
 

@@ -4,6 +4,7 @@ The rule is that of the layers: the fastest, and of equals the one that adds not
 way that the original itself could be computed, is always among the timed.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tenfold.checkpoints import first_line
 from tenfold.errors import PlanError
 from tenfold.nn import FactoredLinear
 from tenfold.runtime.blocks import KernelChain, TorchChain, kernel_weights, refused
@@ -111,9 +113,15 @@ def _time(model: Any, encoder: Encoder, makers: Makers, where: Situation) -> dic
     wholes = {way: Whole(encoder, make(), reads_token_0(model)).eval() for way, make in makers.items()}
     calls: dict[str, Callable[[], Any]] = {way: partial(whole.full, x) for way, whole in wholes.items()}
     calls[LAYERS] = lambda: encoder.module(x)
-    for call in calls.values():
-        with tuning():
-            call()
+    for way, call in list(calls.items()):
+        try:
+            with tuning():
+                call()
+        except Exception as error:  # whatever a compiler makes of a GPU that nobody has tried; the others remain
+            if way == LAYERS:
+                raise
+            warnings.warn(f"{way} do not run here ({first_line(error)}): they are left out", stacklevel=2)
+            del calls[way]
     return interleaved(calls, base.device, ROUNDS, SECONDS)
 
 
@@ -122,6 +130,8 @@ def _why(chosen: str, measured: Mapping[str, float]) -> str:
         return "not measured"
     if chosen == LAYERS:
         others = {way: seconds for way, seconds in measured.items() if way != LAYERS}
+        if not others:
+            return "nothing else runs here"
         best = min(others, key=lambda way: others[way])
         return f"measured: {best} take {others[best] / measured[LAYERS]:.2f}x the layers' time"
     return f"measured: {measured[LAYERS] / measured[chosen]:.2f}x as fast as the layers"

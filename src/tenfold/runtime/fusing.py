@@ -105,11 +105,13 @@ class Whole(nn.Module):
 
     def encode(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Any:
         """The encoder's forward."""
-        encoder: Encoder = self._encoder
-        if torch.compiler.is_compiling() or torch.is_grad_enabled() or not self._holds():
+        encoder = self._encoder
+        if torch.compiler.is_compiling():
             return _ordinary(encoder, hidden_states, *args, **kwargs)
         call = _call.get()
         _call.set(None)
+        if torch.is_grad_enabled() or not self._holds():
+            return _ordinary(encoder, hidden_states, *args, **kwargs)
         try:
             if call is None or call.of is not self:
                 raise Unpacked("the encoder called by itself")

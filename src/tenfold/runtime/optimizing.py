@@ -53,7 +53,7 @@ class Optimized:
 
     @property
     def summary(self) -> str:
-        """`blocks; attn.q k v chain, attn.o dense, ...`"""
+        """`blocks: attn.q k v chain, attn.o dense, ...`"""
         ways = ", ".join(f"{choice.roles} {choice.path}" for choice in self.choices)
         return self.whole.path if self.whole.path in (KERNELS, DENSE_BLOCKS) else f"{self.whole.path}: {ways}"
 
