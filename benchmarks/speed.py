@@ -13,7 +13,8 @@ encoder    hidden states in, hidden states out, full sequences. Dense: transform
 mixed      the same with lengths drawn between 1/8 of the longest and the longest, padded as users do, through the whole model
 training   benchmarks/training.py
 
-All contenders of a cell take turns within one process, one call each a round. A ratio is that of the strongest dense contender
+All contenders of a cell take turns within one process, one call each a round; --busy takes the processor's time of one thread,
+which neighbours disturb less than the wall's. A ratio is that of the strongest dense contender
 (the least median of the cell) to the contender, over the rounds, with its 95 % interval (tenfold.measurement.statistics).
 Every answer of the encoder is compared with float64 in the same run, on the first sequence of the batch.
 """
@@ -60,6 +61,7 @@ CPU_GOALS = {
     "III-64": (5.5, 4.3),
 }
 """Of issue 6, at n = 128, for batch 1 and 8."""
+WAYS = ("paper's order", "chain", "fused", "auto")
 ATTENTIONS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 NEAR = {torch.float32: 2e-5, torch.bfloat16: 6e-2}
 """How far from float64 an answer may be, relative to its norm."""
@@ -89,6 +91,8 @@ class Setting:
     dtype: torch.dtype
     rounds: int
     budget: float
+    ways: tuple[str, ...] = WAYS
+    clock: Callable[[], float] = time.perf_counter
 
 
 # The original
@@ -191,12 +195,13 @@ def way_of(model: BertModel, path: str, x: Tensor) -> tuple[BertModel, str]:
     return model, found.whole.path if found.whole.path not in ("layers", "blocks") else f"{found.whole.path}: {layers}"
 
 
-def contenders(model: BertModel, x: Tensor) -> tuple[dict[str, Call], dict[str, str]]:
+def contenders(model: BertModel, x: Tensor, ways: Sequence[str] = WAYS) -> tuple[dict[str, Call], dict[str, str]]:
     """In each way, and what was chosen in it."""
     calls: dict[str, Call] = {}
     chosen = {}
-    calls["paper's order"] = graphed(partial(encoded, training.in_papers_order(model), x), x)
-    for path in ("chain", "fused", "auto"):
+    if WAYS[0] in ways:
+        calls[WAYS[0]] = graphed(partial(encoded, training.in_papers_order(model), x), x)
+    for path in (way for way in WAYS[1:] if way in ways):
         made, chosen[path] = way_of(model, path, x)
         if chosen[path].startswith("layers"):
             calls[path] = graphed(partial(encoded, made, x), x)
@@ -214,7 +219,7 @@ def rounds_of(calls: dict[Any, Call], setting: Setting) -> dict[Any, list[float]
         try:
             with tuning():
                 call()
-            for _ in range(2):  # compiles, records, fills caches
+            for _ in range(2 if setting.device.type == "cuda" else 0):  # graphs are recorded the second time
                 call()
         except Exception as error:  # whatever a compiler or a backend makes of this machine
             print(f"{name} does not run here: {str(error).splitlines()[0][:120]}", file=sys.stderr)
@@ -223,18 +228,18 @@ def rounds_of(calls: dict[Any, Call], setting: Setting) -> dict[Any, list[float]
     started = time.perf_counter()
     for number in range(setting.rounds):
         for name, call in calls.items():
-            found[name].append(seconds_of(call, setting.device))
+            found[name].append(seconds_of(call, setting))
         if number + 1 >= FEWEST and time.perf_counter() - started > setting.budget:
             break
     return found
 
 
-def seconds_of(call: Call, device: torch.device) -> float:
-    wait(device)
-    start = time.perf_counter()
+def seconds_of(call: Call, setting: Setting) -> float:
+    wait(setting.device)
+    start = setting.clock()
     call()
-    wait(device)
-    return time.perf_counter() - start
+    wait(setting.device)
+    return setting.clock() - start
 
 
 def wait(device: torch.device) -> None:
@@ -283,7 +288,7 @@ def encoder_cell(models: dict[str, BertModel], length: int, batch: int, setting:
     chosen: dict[Any, str] = {}
     errors: dict[Any, float] = {}
     for form, model in models.items():
-        given, why = (dense_contenders(model, x), {}) if form == "dense" else contenders(model, x)
+        given, why = (dense_contenders(model, x), {}) if form == "dense" else contenders(model, x, setting.ways)
         calls |= {(form, way): call for way, call in given.items()}
         chosen |= {(form, way): text for way, text in why.items()}
     seconds = rounds_of(calls, setting)
@@ -318,7 +323,7 @@ def mixed_cell(models: dict[str, BertModel], length: int, batch: int, setting: S
             dense_blocks_(packed)
             calls[form, "blocks"] = call(packed)
             continue
-        for path in ("fused", "auto"):
+        for path in (way for way in ("fused", "auto") if way in setting.ways):
             made, chosen[form, path] = way_of(model, path, x)
             calls[form, path] = call(made)
     seconds = rounds_of(calls, setting)
@@ -413,6 +418,9 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="n = 128 and few rounds")
     parser.add_argument("--parts", default="encoder,mixed,training")
     parser.add_argument("--forms", default=",".join(FORMS))
+    parser.add_argument("--busy", action="store_true", help="the processor's time, not the wall's: for a shared machine")
+    parser.add_argument("--name", help="of the results; default: the device")
+    parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--batches", type=numbers)
     parser.add_argument("--layers", type=int, default=LAYERS, help="fewer tell the same ratios sooner")
@@ -423,10 +431,15 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, default=Path("docs"))
     asked = parser.parse_args()
     cuda = torch.cuda.is_available()
+    if asked.busy and (cuda or torch.get_num_threads() > 1):
+        parser.error("--busy adds up the threads of a CPU: give it one, with OMP_NUM_THREADS=1")
     device = torch.device("cuda" if cuda else "cpu")
-    quick = FEWEST if asked.quick else 21
+    name = asked.name or device.type
     dtype = torch.bfloat16 if cuda else torch.float32
-    setting = Setting(device, dtype, asked.rounds or quick, asked.budget or (20 if asked.quick else 90))
+    rounds, budget = (FEWEST, 20.0) if asked.quick else (21, 90.0)
+    clock = time.process_time if asked.busy else time.perf_counter
+    ways = tuple(asked.ways.split(","))
+    setting = Setting(device, dtype, asked.rounds or rounds, asked.budget or budget, ways, clock)
     lengths = asked.lengths or ([128] if asked.quick else [32, 128, 512])
     batches = asked.batches or ([1, 8, 32, 132, 528, 1056] if cuda else [1, 8])
     torch.manual_seed(0)
@@ -442,13 +455,14 @@ def main() -> None:
             "command": ["python", "benchmarks/speed.py", *sys.argv[1:]],
             "machine": machine(device),
             "versions": versions(),
+            "clock": "processor" if asked.busy else "wall",
             "dtype": str(dtype).removeprefix("torch."),
             "scope": f"{asked.layers} layers of width {WIDTH}, random weights",
             "rows": [asdict(row) for row in rows],
             "training": steps,
         }
         asked.out.mkdir(parents=True, exist_ok=True)
-        (asked.out / f"speed-{device.type}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+        (asked.out / f"speed-{name}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -465,7 +479,7 @@ def main() -> None:
         steps += training_rows(setting)
         keep()
     if any(row.part == "encoder" for row in rows):
-        plot(rows, asked.plot / f"speed-{device.type}")
+        plot(rows, asked.plot / f"speed-{name}")
     for part in ("encoder", "mixed"):
         if any(row.part == part for row in rows):
             print(f"\n{part}, {device.type}, {setting.dtype}, {asked.layers} layers\n" + "\n".join(table(rows, part)))

@@ -46,8 +46,8 @@ def test_an_answer_that_is_off_ends_the_run(thin: Path, monkeypatch: pytest.Monk
     setting = speed.Setting(torch.device("cpu"), torch.float32, 6, 1.0)
     models = {"dense": BertModel(speed.config(1), add_pooling_layer=False).eval(), "III-8": speed.compressed("III-8", 1)}
 
-    def wrong(model: Any, x: Any) -> Any:
-        calls, chosen = made(model, x)
+    def wrong(model: Any, x: Any, ways: Any) -> Any:
+        calls, chosen = made(model, x, ways)
         return calls | {"chain": lambda: calls["fused"]() * 1.001}, chosen
 
     monkeypatch.setattr(speed, "contenders", wrong)
@@ -64,3 +64,17 @@ def test_what_is_slower_and_what_reaches_its_goal_is_told() -> None:
         "III-64 at 1 x 128: 0.90 (0.80 to 0.95)"
     ]
     assert speed.goals([row("chain", 4.0, 4.1), row("fused", 5.6, 5.7)])[1].split() == ["III-64", "1", "5.50", "5.60", "fused"]
+
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("speed-*.json")), ids=lambda file: file.stem)
+def test_the_page_shows_the_results(file: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "speed.md").read_text(encoding="utf-8")
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert len(rows) > 5
+    for row in (row for row in rows if row["form"] != "dense"):
+        found = row["ratio"]
+        cell = f"{found['estimate']:.2f} ({found['low']:.2f} to {found['high']:.2f})"
+        assert any(line.startswith(f"| {row['form']} ") and cell in line for line in page.splitlines()), (row["way"], cell)
