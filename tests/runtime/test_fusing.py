@@ -371,6 +371,14 @@ def test_graphs_make_room_and_are_recorded_anew() -> None:
     assert recorded == [2, 3, 4, 2]
 
 
+def test_a_graph_serves_both_modes_without_gradients() -> None:
+    graphs = Graphs(record_here)
+    for mode in (torch.inference_mode, torch.inference_mode, torch.no_grad, torch.inference_mode):
+        with mode():
+            x = torch.ones(2, 1)
+            assert torch.equal(graphs("key", 3, lambda y: y * 2, x), 2 * x)
+
+
 def test_a_fixed_packing_is_that_of_the_lengths() -> None:
     """What a graph reads on the device."""
     chain: Any = KernelChain(kernel_weights(find_encoder(compressed("bert", "III-8", dtype=torch.float64))), torch.float64)

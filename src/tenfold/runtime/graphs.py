@@ -64,7 +64,7 @@ class Graphs:
 
     def __call__(self, key: Hashable, rows: int, compute: Compute, x: Tensor, *others: Tensor) -> Tensor:
         """compute(x, *others), where compute makes of `rows` rows as many."""
-        with self._lock:
+        with self._lock, torch.inference_mode(False), torch.no_grad():  # what is kept may be written to in either mode
             if key not in self._seen:
                 self._seen.add(key)
                 return compute(_grown(x, rows), *others)[: len(x)]
