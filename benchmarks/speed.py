@@ -409,6 +409,12 @@ def plot(rows: Sequence[Row], path: Path) -> None:
         save(chart, path, drawn, ("form", "way", "length", "batch", "seconds", "ratio", "low", "high"))
 
 
+def without_places(words: Sequence[str]) -> list[str]:
+    """A command as others can give it."""
+    places = {k + step for k, word in enumerate(words) if word in ("--out", "--plot") for step in (0, 1)}
+    return [word for k, word in enumerate(words) if k not in places]
+
+
 def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
 
@@ -452,7 +458,7 @@ def main() -> None:
     def keep() -> None:
         """After every cell: a run that ends early leaves what it has."""
         result = {
-            "command": ["python", "benchmarks/speed.py", *sys.argv[1:]],
+            "command": ["python", "benchmarks/speed.py", *without_places(sys.argv[1:])],
             "machine": machine(device),
             "versions": versions(),
             "clock": "processor" if asked.busy else "wall",

@@ -28,6 +28,7 @@ def test_a_run_measures_every_way_and_checks_it(thin: Path, monkeypatch: Any, ca
     monkeypatch.setattr("sys.argv", ["speed.py", *words])
     speed.main()
     found = json.loads((thin / "speed-cpu.json").read_text(encoding="utf-8"))
+    assert str(thin) not in str(found["command"]) and found["command"][-1] == "6"
     ways = {(row["part"], row["form"], row["way"]) for row in found["rows"] if row["batch"] == 2}
     dense = {("encoder", "dense", way) for way in ("eager", "blocks", "compiled")}
     ours = {("encoder", "III-8", way) for way in ("paper's order", "chain", "fused", "auto")}
