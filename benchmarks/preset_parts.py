@@ -135,7 +135,7 @@ def seeds_of(text: str) -> list[int]:
 
 def table(rows: Mapping[str, Mapping[str, Any]], stage: str) -> str:
     lines = ["| part | Spearman | each seed | error of last hidden states |", "|---|---|---|---|"]
-    for name in {"general": GENERAL, "task": TASK}[stage]:
+    for name in GENERAL if stage == "general" else TASK:
         own = [row for row in rows.values() if (row["stage"], row["part"]) == (stage, name)]
         scores = [row["spearman"] for row in own]
         error = statistics.mean(row["last"] for row in own)
