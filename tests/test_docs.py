@@ -56,3 +56,17 @@ def test_distillation_rows_stand_in_the_page_and_in_readme() -> None:
         assert f"| {' | '.join(cells)} |" in page
     for cell in ("II-36:whole", "III-139:square", "IV-36-194:square", "III-70+II-20:square"):
         assert all(number in readme for number in shown[f"{cell}:activation:tenfold"])
+
+
+def test_compress_rows_stand_in_the_page_and_keep_the_limits() -> None:
+    page = (ROOT / "docs/compress-speed.md").read_text(encoding="utf-8")
+    result = json.loads((ROOT / "benchmarks/results/compress.json").read_text(encoding="utf-8"))
+    for name, row in result["cases"].items():
+        beyond = row["peak_gb"] - row["weights_gb"] - result["imports_gb"]
+        assert f"| {name} | {row['seconds']:.0f} | {row['cpu_seconds']:.0f} | {row['peak_gb']:.2f} | {beyond:.2f} |" in page
+        assert row["cpu_seconds"] < (60 if "BERT" in name and "HOOI" in name else 300 if "BERT" in name else 3600)
+        assert beyond < 3 if "BERT" in name else row["peak_gb"] < 8
+    assert all(f"{value}" in page for value in result["machine"].values())
+    cases = list(result["cases"])
+    for words in (("BERT-base", "HOOI"), ("BERT-base", "activation")):
+        assert any(all(word in name for word in words) for name in cases)
