@@ -459,7 +459,7 @@ def main() -> None:
         """After every cell: a run that ends early leaves what it has."""
         result = {
             "command": ["python", "benchmarks/speed.py", *without_places(sys.argv[1:])],
-            "machine": machine(device),
+            "machine": {key: value for key, value in machine(device).items() if key != "system"},
             "versions": versions(),
             "clock": "processor" if asked.busy else "wall",
             "dtype": str(dtype).removeprefix("torch."),
