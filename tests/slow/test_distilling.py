@@ -47,13 +47,14 @@ def student(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -
     return out
 
 
-def test_thirty_thousand_tokens_bring_the_states_closer(model: Path, student: Path, data: Path, tmp_path: Path) -> None:
-    """0.82 to 0.49 when it was written."""
-    words = ("--text", data / "data/text/wiki.valid.txt.xz", "--tokens", 30_000, "--batch", 8, "--set", "evaluations=1")
-    done = ran("distill", student, tmp_path / "taught", "--teacher", model, *words, "--json")
+def test_fifteen_thousand_tokens_bring_the_states_closer(model: Path, student: Path, data: Path, tmp_path: Path) -> None:
+    """0.71 to 0.57 when it was written; so few steps need a lower rate than the preset's, at which nothing is gained."""
+    words = ("--text", data / "data/text/wiki.valid.txt.xz", "--tokens", 15_000, "--batch", 8, "--lr", 1e-3)
+    more = ("--set", "lr_rest=5e-4", "--set", "length=64", "--set", "held_out=16", "--set", "evaluations=1")
+    done = ran("distill", student, tmp_path / "taught", "--teacher", model, *words, *more, "--json")
     first, last = done.data["curve"][0], done.data["curve"][-1]
-    assert last["last"] < 0.75 * first["last"]
-    assert last["loss"] < 0.6 * first["loss"]
+    assert last["last"] < 0.9 * first["last"]
+    assert last["loss"] < 0.85 * first["loss"]
 
 
 def test_sentence_vectors_come_back_on_six_hundred_pairs_without_labels(
