@@ -2,16 +2,16 @@
 
     python benchmarks/measure_table.py small/measurement.json
 
-Copies the record to results/measure-METHOD.json and prints the table.
+Writes the record to results/measure-METHOD.json, without the kernel's name, and prints the table.
 """
 
-import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tenfold.measurement import Measurement, from_dict
 from tenfold.measurement.record import COMPRESSED, ORIGINAL, Cell, Timing
-from tenfold.records import read_json
+from tenfold.records import read_json, write_json
 
 HEADS = (
     "batch x length",
@@ -29,7 +29,9 @@ def main() -> None:
     for file in map(Path, sys.argv[1:]):
         found = from_dict(read_json(file))
         print(f"{found.compressed.method}\n\n{table(found)}\n\n" + "\n".join(f"- {line}" for line in found.crossovers))
-        shutil.copyfile(file, Path(__file__).parent / f"results/measure-{found.compressed.method}.json")
+        machine = {**found.machine, "system": str(found.machine["system"]).split("-")[0]}
+        out = Path(__file__).parent / f"results/measure-{found.compressed.method}.json"
+        write_json(out, replace(found, machine=machine).to_dict())
 
 
 def table(found: Measurement) -> str:
