@@ -1,5 +1,6 @@
 """docs/experiments.md lists the baselines and the recipes that there are, and its recipe is one."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import yaml
 
 from tenfold.experiments.ablation import Ablation, variants
 from tenfold.experiments.baselines import DENSE_LR, TEMPERATURE, TITLES, baseline
+from tenfold.experiments.tables import gaps, rows
 from tenfold.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -32,3 +34,12 @@ def test_the_recipe_is_one() -> None:
     assert [cell.name for cell in variants(found)] == [
         "init=hosvd lr=0.001", "init=hosvd lr=0.0003", "init=activation lr=0.001", "init=activation lr=0.0003",
     ]  # fmt: skip
+
+
+def test_the_measured_rows_stand_in_docs_tasks() -> None:
+    record = json.loads((ROOT / "benchmarks/results/tasks-all-MiniLM-L6-v2.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/tasks.md").read_text(encoding="utf-8").split("## Measured")[1]
+    lines = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| model ", "| --- "))]
+    assert lines == [f"| {' | '.join(cells)} |" for cells in (*rows(record), *gaps(record))]
+    assert [row["role"] for row in record["rows"]] == ["teacher", "student", "baseline"]
+    assert all(f"- {text}" in page for text in record["warnings"])
