@@ -97,6 +97,8 @@ def export_dense(folder: str, out: Path, force: bool, progress: Progress) -> Pat
     with complete_folder(out, force) as partial:
         dense.save_pretrained(partial)
         copy_beside(source, partial)
+        assert source.folder is not None
+        write_history(partial, history(source.folder), stamp("export", to="dense", model=folder, out=out.name))
     return out
 
 

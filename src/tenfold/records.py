@@ -1,7 +1,7 @@
 """What was done to a model, kept beside its weights: numbers that travel with the folder, and can be made again.
 
-history.json holds one entry for each verb that made the model (compress, distill, finetune), oldest first; a verb that makes a
-new folder takes its input's entries along. Measurements of a model lie in files of their own (scores.json, ...).
+history.json holds one entry for each verb that made the model (compress, distill, finetune, export), oldest first; a verb that
+makes a new folder takes its input's entries along. Measurements of a model lie in files of their own (scores.json, ...).
 """
 
 import hashlib

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from tenfold.errors import CheckpointError
 from tenfold.reporting.collect import Count, collect, collect_all, distinct
+from tenfold.reporting.story import missing
 
 
 def test_everything_is_read(tmp_path: Path) -> None:
@@ -58,6 +59,36 @@ def test_a_dense_model_has_no_ratio(tmp_path: Path) -> None:
     run = collect(folder)
     assert (run.method, run.form, run.original) == ("dense", "dense", "bert")
     assert run.parameters["model"].ratio is None
+
+
+def test_factors_that_were_multiplied_out_cost_what_the_original_does(tmp_path: Path) -> None:
+    entry = made_up.stamp("export", "export", "small", "dense", to="dense", model="small", out="dense")
+    run = collect(made_up.folder(tmp_path / "dense", None, history=[made_up.compress("III-70", 0.14), entry]))
+    assert (run.method, run.form, run.taught) == ("dense", "dense", False)
+    assert run.original == "sentence-transformers/all-MiniLM-L6-v2"
+    assert {count.ratio for count in run.parameters.values()} == {1.0}
+    assert run.flops == Count(made_up.FLOPS, made_up.FLOPS)
+
+
+def test_an_onnx_file_has_the_method_and_the_counts_of_its_history(tmp_path: Path) -> None:
+    entries = [made_up.compress("III-70", 0.14), made_up.distill()]
+    entry = made_up.stamp("export", "export", "taught", "served", to="onnx", model="taught", out="served")
+    folder = made_up.folder(tmp_path / "served", None, history=[*entries, entry])
+    (folder / "onnx").mkdir()
+    (folder / "onnx/model.onnx").write_bytes(bytes(700))
+    (folder / "onnx/model.onnx.data").write_bytes(bytes(300))
+    run = collect(folder)
+    assert (run.method, run.form, run.taught) == ("III-70", "tensor_train", True)
+    assert run.parameters["matrices"].ratio == pytest.approx(0.14)
+    assert run.disk == Count(90_868_376, 1000)
+    assert missing(run) == []
+
+
+def test_an_analysis_alone_is_refused_with_the_folder_to_name(tmp_path: Path) -> None:
+    record = made_up.stamp("analyze", "analyze", "small", "looked", model="small", figures=[], groups=[])
+    (tmp_path / "analysis.json").write_text(json.dumps(record))
+    with pytest.raises(CheckpointError, match=r"more than an analysis, got .*: name the model's, small$"):
+        collect(tmp_path)
 
 
 def test_a_folder_without_any_record_is_refused(tmp_path: Path) -> None:

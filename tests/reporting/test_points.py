@@ -5,10 +5,10 @@ from pathlib import Path
 import made_up
 import pytest
 
-from tenfold.reporting.collect import collect, collect_all
+from tenfold.reporting.collect import collect, collect_all, form_of
 from tenfold.reporting.facts import COST, QUALITY, Axis, speed_range
 from tenfold.reporting.frontier import front
-from tenfold.reporting.points import ORIGINAL_FORM, Point, axes, form_of, points
+from tenfold.reporting.points import ORIGINAL_FORM, Point, axes, points
 from tenfold.reporting.sections.tradeoff import overview
 from tenfold.reporting.teaching import curves, measures
 

@@ -55,6 +55,7 @@ class Prediction:
             "tile": self.candidate.tile,
             "kept": plan.ratio(MATRICES),
             "flops": after / before,
+            "counts": {key: value for key, value in plan.summary().items() if key in ("parameters", "flops")},
             "weight_error": self.weight_error,
             "output_error": self.output_error,
             **self.bounds,

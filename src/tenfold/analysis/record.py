@@ -23,7 +23,8 @@ explore
       orthogonality {"mean": of the slices' |cosine|, "largest", "random": as large for random ones,
                      "nearest": [{"a", "b", "cosine"}]}
       similarity    {"slices" | "inputs" | "outputs": {kind of pair: mean cosine}}; the matrices are in the csv files
-    predictions     [{"size", "method", "tile", "kept": of the matrices, "flops", "weight_error",
+    predictions     [{"size", "method", "tile", "kept": of the matrices, "flops": kept too,
+                     "counts": "parameters" and "flops" as compress writes them in history.json, "weight_error",
                      "output_error" or null, "weight_bound", "output_bound": whether a fit may lose less, "recommended"}]
     suggestion      {"size", "method", "tile", "options", "error", "of", "why"} or null where no size can be had
 

@@ -20,6 +20,7 @@ from tenfold.exporters.serving import hushed, session
 from tenfold.exporters.tracing import Positional, axes, example, folding_in_the_graph, output_names
 from tenfold.folders import complete_folder, refuse_existing
 from tenfold.pipeline import copy_beside
+from tenfold.records import history, stamp, write_history
 
 Progress = Callable[[str], None]
 
@@ -76,7 +77,11 @@ def export_onnx(
             difference = check(model, file, names, near=COARSE)
         _beside(source, model, partial)
         size = sum(part.stat().st_size for part in file.parent.iterdir())
-    return Exported(str(out), str(FILE), size, inputs, names, difference, quantized)
+        made = Exported(str(out), str(FILE), size, inputs, names, difference, quantized)
+        assert source.folder is not None
+        facts = {**made.to_dict(), "to": "onnx", "model": folder, "out": out.name}
+        write_history(partial, history(source.folder), stamp("export", **facts))
+    return made
 
 
 def write(model: Any, file: Path, progress: Progress = lambda _: None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -54,6 +54,9 @@ def card(run: Run, base_model: str | None = None) -> str:
 
 def _loading(run: Run) -> Iterator[str]:
     quoted = json.dumps(run.name)
+    if run.onnx:
+        yield from _loading_onnx(run, quoted)
+        return
     first = "import tenfold  # teaches transformers to read this folder\n" if run.plan else ""
     if run.sentences:
         yield fence(
@@ -67,6 +70,20 @@ def _loading(run: Run) -> Iterator[str]:
         f"model = {kind}.from_pretrained({quoted})\ntokenizer = AutoTokenizer.from_pretrained({quoted})",
         "python",
     )
+
+
+def _loading_onnx(run: Run, quoted: str) -> Iterator[str]:
+    if run.sentences:
+        code = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer({quoted}, backend="onnx")'
+    else:
+        code = (
+            "from onnxruntime import InferenceSession\nfrom transformers import AutoTokenizer\n\n"
+            f"folder = {quoted}\n"
+            'session = InferenceSession(f"{folder}/onnx/model.onnx")\n'
+            'batch = AutoTokenizer.from_pretrained(folder)(["A sentence."], return_tensors="np")\n'
+            "outputs = session.run(None, {each.name: batch[each.name] for each in session.get_inputs()})"
+        )
+    yield fence(code, "python")
 
 
 def _sizes(run: Run) -> Iterator[str]:

@@ -6,11 +6,12 @@ from functools import cached_property
 from math import prod
 from pathlib import Path
 
-from tenfold.errors import CheckpointError
+from tenfold.errors import CheckpointError, PlanError
 from tenfold.measurement.record import Measurement, read_measurement
+from tenfold.methods import parse
 from tenfold.planning.plan import MODEL, Plan, plan_from_dict
 from tenfold.records import AGREEMENT, ANALYSIS, HISTORY, MEASUREMENT, RESULTS, SCORES, Record, history, read_json
-from tenfold.reporting.records import Agreement, Analysis, Done, Results, Scores, check, read
+from tenfold.reporting.records import Agreement, Analysis, Done, Look, Results, Scores, Sized, check, read
 from tenfold.safetensors_header import read_shapes
 
 DENSE = "dense"
@@ -42,6 +43,7 @@ class Run:
     measurement: Measurement | None
     agreement: Agreement | None
     analysis: Analysis | None
+    look: Look | None
     results: Results | None
     recipe: str | None
 
@@ -60,34 +62,54 @@ class Run:
         return (self.folder / "config.json").is_file()
 
     @property
+    def last(self) -> Done | None:
+        """What was last done to its weights; export only writes them another way."""
+        return next((entry for entry in reversed(self.history) if entry.verb != "export"), None)
+
+    @property
     def taught(self) -> bool:
         """Whether its weights moved after they were compressed."""
-        return bool(self.history) and self.history[-1].verb != "compress"
+        return self.last is not None and self.last.verb != "compress"
+
+    @property
+    def onnx(self) -> bool:
+        """Whether its model is an ONNX file alone."""
+        return not self.weights and (self.folder / "onnx" / "model.onnx").is_file()
+
+    @property
+    def multiplied_out(self) -> bool:
+        """Whether its factors became matrices of the original's shapes: then it costs what the original does."""
+        made = [entry for entry in self.history if entry.verb == "compress" or entry.to == "dense"]
+        return bool(made) and made[-1].to == "dense"
 
     @property
     def original(self) -> str | None:
         """The model that it is held against, as it was typed: what was compressed, else fine-tuned, else its teacher."""
         if self.compression.model is not None:
             return self.compression.model
-        if self.results is not None:
-            return self.results.model
+        if other := self.results or self.look:
+            return other.model
         return next((name for entry in self.history for name in (entry.model, entry.teacher) if name is not None), None)
 
     @property
     def method(self) -> str:
+        if self.onnx and not self.multiplied_out:
+            return self.compression.method or DENSE
         return self.plan.method if self.plan else DENSE
 
     @property
     def form(self) -> str:
-        """The form of its matrices: of the largest group where there are several."""
-        groups = self.plan.matrix_groups or self.plan.groups if self.plan else ()
+        """The form of its matrices: of the largest group where there are several. An ONNX file tells no plan."""
+        if self.plan is None:
+            return form_of(self.method)
+        groups = self.plan.matrix_groups or self.plan.groups
         return max(groups, key=lambda group: group.dense).form.kind if groups else DENSE
 
     @cached_property
     def parameters(self) -> dict[str, Count]:
         """By scope. Where compress left no entry, the model's count is that of the file and the plan."""
         if recorded := self.compression.parameters:
-            return {scope: Count(row.before, row.after) for scope, row in recorded.items()}
+            return {scope: self._count(row) for scope, row in recorded.items()}
         after = sum(prod(shape) for file in self.weights for shape in read_shapes(file).values())
         saved = sum(group.dense - group.parameters for group in self.plan.groups) if self.plan else 0
         return {MODEL: Count(after + saved if self.plan else None, after)} if after else {}
@@ -96,7 +118,10 @@ class Run:
     def flops(self) -> Count | None:
         """Of one request of 128 tokens."""
         recorded = self.compression.flops
-        return Count(recorded.before, recorded.after) if recorded else None
+        return self._count(recorded) if recorded else None
+
+    def _count(self, recorded: Sized) -> Count:
+        return Count(recorded.before, recorded.before if self.multiplied_out else recorded.after)
 
     @property
     def weights(self) -> tuple[Path, ...]:
@@ -104,15 +129,24 @@ class Run:
 
     @property
     def disk(self) -> Count | None:
-        """Bytes of all weight files."""
+        """Bytes of all weight files, or of the ONNX file and what lies beside it."""
         before = self.compression.bytes_before or (self.measurement and self.measurement.original.disk_bytes)
-        after = sum(file.stat().st_size for file in self.weights)
+        files = (self.folder / "onnx").iterdir() if self.onnx else self.weights
+        after = sum(file.stat().st_size for file in files)
         return Count(before or None, after) if after else None
 
     @property
     def sentences(self) -> bool:
         """Whether sentence-transformers loads it."""
         return (self.folder / "modules.json").is_file()
+
+
+def form_of(method: str) -> str:
+    """The kind of form that a method's name stands for; what is none is dense."""
+    try:
+        return parse(method).form(1, 1).kind
+    except PlanError:
+        return DENSE
 
 
 def collect(folder: Path) -> Run:
@@ -125,6 +159,10 @@ def collect(folder: Path) -> Run:
     data = config.get("quantization_config") or {}
     plan = plan_from_dict(data) if data.get("quant_method") == "tenfold" else None
     recipe = folder / "recipe.yaml"
+    looked = read_json(folder / f"{ANALYSIS}.json")
+    verb = looked.get("verb") if isinstance(looked, dict) else None
+    if verb == "analyze":
+        raise CheckpointError(f"a run must hold more than an analysis, got {folder}: name the model's, {looked.get('model')}")
     run = Run(
         folder=folder,
         name=folder.resolve().name,
@@ -135,10 +173,11 @@ def collect(folder: Path) -> Run:
         measurement=read_measurement(folder),
         agreement=read(folder / AGREEMENT, Agreement),
         analysis=read(folder / ANALYSIS / f"{ANALYSIS}.json", Analysis),
+        look=check(looked, Look, folder / f"{ANALYSIS}.json") if verb == "explore" else None,
         results=read(folder / RESULTS, Results),
         recipe=recipe.read_text(encoding="utf-8") if recipe.is_file() else None,
     )
-    if plan is None and not run.history and not any((run.scores, run.measurement, run.agreement, run.results)):
+    if plan is None and not run.history and not any((run.scores, run.measurement, run.agreement, run.look, run.results)):
         raise CheckpointError(
             f"a run must hold a record of what was done to it, got {folder} without {HISTORY}, {SCORES}, {MEASUREMENT} or "
             f"{RESULTS}: name a folder that compress, distill or finetune made, or run tenfold evaluate or measure on it first"

@@ -39,6 +39,8 @@ class Comparison:
         texts = {(run.agreement.original, run.agreement.sentences) for run in self.runs if run.agreement}
         if len(texts) > 1:
             found.append("agreements were measured against different originals or on different passages")
+        if looks := [run.name for run in self.runs if run.look]:
+            found.append(f"{', '.join(looks)}: losses are what explore predicts; III, IV and sums may lose less once fitted")
         return found
 
     def to_dict(self) -> dict[str, Any]:

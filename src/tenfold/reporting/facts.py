@@ -31,8 +31,13 @@ class Axis:
     headline: bool = True
 
 
-SIZE = Axis(f"parameters:{MODEL}", f"parameters ({LABELS[MODEL]})", COST)
+def parameters_axis(scope: str) -> Axis:
+    return Axis(f"parameters:{scope}", f"parameters ({LABELS[scope]})", COST, headline=scope != PAPER)
+
+
+SIZE = parameters_axis(MODEL)
 DISK = Axis("disk", "weights on disk", COST, "B")
+FLOPS = Axis("flops", "FLOPs of 128 tokens", COST, "FLOP")
 
 
 @dataclass(frozen=True)
@@ -50,14 +55,17 @@ def average_axis(name: str) -> Axis:
     return Axis(f"score:average:{name}", f"average of tasks ({name})", QUALITY, "", "higher")
 
 
+def lost_axis(what: str) -> Axis:
+    return Axis(f"lost:{what}", f"lost of the {what} by compressing", QUALITY, "%")
+
+
 def costs(run: Run) -> Iterator[Fact]:
     for scope, count in reversed(run.parameters.items()):
-        axis = Axis(f"parameters:{scope}", f"parameters ({LABELS[scope]})", COST, headline=scope != PAPER)
-        yield Fact(axis, count.before, count.after)
+        yield Fact(parameters_axis(scope), count.before, count.after)
     if run.disk is not None:
         yield Fact(DISK, run.disk.before, run.disk.after)
     if run.flops is not None:
-        yield Fact(Axis("flops", "FLOPs of 128 tokens", COST, "FLOP"), run.flops.before, run.flops.after)
+        yield Fact(FLOPS, run.flops.before, run.flops.after)
     if run.measurement is not None:
         yield from _times(run.measurement)
 
@@ -97,13 +105,12 @@ def qualities(run: Run) -> Iterator[Fact]:
         yield Fact(Axis(f"alike:{key}", label, QUALITY, "", "higher", key != "rank_correlation"), 1.0, getattr(own, key, None))
     if not run.taught:
         for what, lost in lost_shares(run).items():
-            axis = Axis(f"lost:{what}", f"lost of the {what} by compressing", QUALITY, "%")
-            yield Fact(axis, 0.0, 100 * lost)
+            yield Fact(lost_axis(what), 0.0, 100 * lost)
 
 
 def own_agreement(run: Run) -> Alike | None:
     """The last row, unless a task stage or fine-tuning came after it: those look at scores instead."""
-    last = run.history[-1] if run.history else run.compression
+    last = run.last or run.compression
     on_task = last.verb == "finetune" or last.settings.get("stage") == "task"
     return run.agreement.rows[-1] if run.agreement and run.agreement.rows and not on_task else None
 

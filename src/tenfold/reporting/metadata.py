@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tenfold.forms import Mixed
-from tenfold.reporting.collect import Run
+from tenfold.reporting.collect import DENSE, Run
 from tenfold.tasks.glue import glue
 
 HEADS = {
@@ -37,7 +37,7 @@ def metadata(run: Run, base_model: str | None = None) -> str:
         base_model=base_model or hub_name(run),
         library_name="sentence-transformers" if run.sentences else "transformers",
         pipeline_tag="sentence-similarity" if run.sentences else head(run)[1],
-        tags=["tenfold", *(["compressed"] if run.plan else []), *_kinds(run)],
+        tags=["tenfold", *["compressed"] * (run.method != DENSE), *["onnx"] * run.onnx, *_kinds(run)],
         metrics=list(dict.fromkeys(result.metric_type for result in results)) or None,
         model_name=run.name if results else None,
         eval_results=results or None,

@@ -14,7 +14,7 @@ from tenfold.records import REPORT
 from tenfold.reporting.collect import Run, collect_all
 from tenfold.reporting.html import Child, Html, escape, join, tag
 from tenfold.reporting.points import Point, points
-from tenfold.reporting.sections.analysed import analysed
+from tenfold.reporting.sections.analysed import analysed, looked
 from tenfold.reporting.sections.fits import fits
 from tenfold.reporting.sections.making import making
 from tenfold.reporting.sections.plan import plan
@@ -61,6 +61,7 @@ def _sections(run: Run, runs: Sequence[Run], found: Sequence[Point], lines: Sequ
         ("teaching", "Teaching", taught),
         ("fits", "What each matrix lost", fits(run)),
         ("plan", "Plan", plan(run)),
+        ("look", "What could be compressed", looked(run)),
         ("analysis", "What the factors learnt", analysed(run, commands.get("No analysis of its factors"))),
         ("making", "How it was made", making(run)),
     ]

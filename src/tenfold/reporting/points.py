@@ -4,11 +4,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from tenfold.errors import PlanError
-from tenfold.methods import parse
-from tenfold.reporting.collect import DENSE, Run
-from tenfold.reporting.facts import COST, DISK, SIZE, Axis, Fact, average_axis, costs, own_agreement, qualities, score_axis
-from tenfold.reporting.records import TEACHER, Results
+from tenfold.reporting.collect import DENSE, Run, form_of
+from tenfold.reporting.facts import (
+    COST,
+    DISK,
+    FLOPS,
+    SIZE,
+    Axis,
+    Fact,
+    average_axis,
+    costs,
+    lost_axis,
+    own_agreement,
+    parameters_axis,
+    qualities,
+    score_axis,
+)
+from tenfold.reporting.records import TEACHER, Look, Prediction, Results
 
 ORIGINAL_FORM = "original"
 
@@ -31,9 +43,13 @@ def points(runs: Sequence[Run]) -> list[Point]:
         if run.results is not None:
             made += _table(run.name, run.results)
             continue
-        facts = [*costs(run), *qualities(run)]
-        made += [*_before(run, facts), Point(run.name, run.form, run.method, _given((f.axis, f.own) for f in facts))]
         name = original_name(run)
+        if run.look is not None:
+            facts = [fact for each in run.look.predictions[:1] for fact in _predicted(each)]
+            made += _predictions(run.name, run.look)
+        else:
+            facts = [*costs(run), *qualities(run)]
+            made += [*_before(run, facts), Point(run.name, run.form, run.method, _given((f.axis, f.own) for f in facts))]
         known = originals.setdefault(name, Point(name, ORIGINAL_FORM, "the original", {}))
         originals[name] = replace(known, values={**known.values, **_new(known, _given((f.axis, f.original) for f in facts))})
     made = [_with(point, originals) for point in made]
@@ -66,12 +82,19 @@ def _table(run: str, results: Results) -> Iterator[Point]:
         yield Point(f"{run}: {row.name}", form, row.method, _given(values.items()))
 
 
-def form_of(method: str) -> str:
-    """The kind of form that a method's name stands for; what is none is dense."""
-    try:
-        return parse(method).form(1, 1).kind
-    except PlanError:
-        return DENSE
+def _predictions(run: str, look: Look) -> Iterator[Point]:
+    for each in look.predictions:
+        values = _given((fact.axis, fact.own) for fact in _predicted(each))
+        yield Point(f"{run}: {each.method} {each.tile}, {each.size}", form_of(each.method), each.method, values)
+
+
+def _predicted(each: Prediction) -> Iterator[Fact]:
+    for scope, count in reversed(each.counts.parameters.items()):
+        yield Fact(parameters_axis(scope), count.before, count.after)
+    yield Fact(FLOPS, each.counts.flops.before, each.counts.flops.after)
+    for what, lost in (("weights", each.weight_error), ("outputs", each.output_error)):
+        if lost is not None:
+            yield Fact(lost_axis(what), 0.0, 100 * lost)
 
 
 def _before(run: Run, facts: Sequence[Fact]) -> list[Point]:

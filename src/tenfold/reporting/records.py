@@ -184,6 +184,38 @@ class Analysis(Entry):
     notes: tuple[str, ...] = ()
 
 
+class Sized(Part):
+    """A count of the original and of what was made from it."""
+
+    before: int
+    after: int
+
+
+class Counts(Part):
+    parameters: dict[str, Sized]
+    flops: Sized
+
+
+class Prediction(Part):
+    """What a form would lose of the weights and, where text was read, of the outputs; a bound where a fit may lose less."""
+
+    size: str
+    method: str
+    tile: str
+    counts: Counts
+    weight_error: float
+    output_error: float | None = None
+    weight_bound: bool = False
+    output_bound: bool = False
+
+
+class Look(Analysis):
+    """What explore found in a dense model."""
+
+    model: str
+    predictions: tuple[Prediction, ...] = ()
+
+
 class Fit(Part):
     """Shares of a group's squared norm that were lost: of its weights, and of its outputs where text was read."""
 
@@ -192,13 +224,6 @@ class Fit(Part):
     weight_error: float
     output_error: float | None = None
     sites: dict[str, tuple[float, float | None]] = {}
-
-
-class Sized(Part):
-    """A count of the original and of what was made from it."""
-
-    before: int
-    after: int
 
 
 class Done(Entry):
@@ -211,6 +236,7 @@ class Done(Entry):
     notes: tuple[str, ...] = ()
     seconds: float | None = None
     method: str | None = None
+    to: str | None = None
     parameters: dict[str, Sized] = {}
     flops: Sized | None = None
     bytes_before: int | None = None

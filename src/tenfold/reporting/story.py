@@ -38,6 +38,8 @@ def lead(run: Run) -> str:
         steps.insert(0, f"its matrices written as {run.method}")
     if run.results is not None:
         steps = [f"{len(run.results.rows)} models on {', '.join(run.results.tasks)}, by tenfold {run.results.verb}"]
+    if run.look is not None:
+        steps = ["what could be compressed, by tenfold explore"]
     return f"{original_name(run)}: {', then '.join(steps)}." if steps else f"{original_name(run)}."
 
 
@@ -53,6 +55,8 @@ def phrase(entry: Done) -> str:
         return f"fine-tuned on {task_name(entry) or 'a task'}"
     if entry.verb == "trim":
         return f"cut to {len(entry.layers)} of its {entry.depth} layers"
+    if entry.verb == "export":
+        return "multiplied out" if entry.to == "dense" else "written as ONNX"
     return entry.verb
 
 
@@ -116,10 +120,10 @@ def _retained(run: Run) -> float | None:
 
 
 def missing(run: Run) -> list[Missing]:
-    """What the folder does not hold, most wanted first."""
+    """What the folder does not hold, most wanted first. Nothing more can be found from an ONNX file alone."""
     folder, original = str(run.folder), run.original or "ORIGINAL"
     found: list[Missing] = []
-    if run.results is not None:
+    if run.results is not None or run.look is not None or run.onnx:
         return found
     if run.scores is None:
         found.append(Missing("No scores on a task", _scoring(run)))

@@ -1,4 +1,4 @@
-"""What `tenfold analyze` found, with its figures inside the page."""
+"""What `tenfold analyze` and `tenfold explore` found, with their figures inside the page."""
 
 from base64 import b64encode
 from pathlib import Path
@@ -15,12 +15,18 @@ def analysed(run: Run, command: str | None) -> Html | None:
     """None for a model without factors."""
     if run.analysis is None:
         return None if run.plan is None else absent("Not analysed", command)
-    folder = run.folder / ANALYSIS
-    several = len(run.analysis.groups) > 1
-    shown = [picture for picture in run.analysis.figures if _file(folder, picture).is_file()]
-    parts: list[Child] = [_figure(folder, picture, several) for picture in shown]
-    if run.analysis.notes:
-        parts.append(bullets(run.analysis.notes))
+    return _shown(run.folder / ANALYSIS, run.analysis)
+
+
+def looked(run: Run) -> Html | None:
+    return None if run.look is None else _shown(run.folder, run.look)
+
+
+def _shown(folder: Path, found: Analysis) -> Html:
+    several = len(found.groups) > 1
+    parts: list[Child] = [_figure(folder, each, several) for each in found.figures if _file(folder, each).is_file()]
+    if found.notes:
+        parts.append(bullets(found.notes))
     return join(parts, "\n")
 
 

@@ -49,7 +49,12 @@ def steps(run: Run) -> list[Step]:
     done: list[tuple[str, Entry]] = [(entry.verb, entry) for entry in run.history]
     done += [
         (verb, entry)
-        for verb, entry in (("evaluate", run.scores), ("agree", run.agreement), ("analyze", run.analysis))
+        for verb, entry in (
+            ("evaluate", run.scores),
+            ("agree", run.agreement),
+            ("analyze", run.analysis),
+            ("explore", run.look),
+        )
         if entry
     ]
     found = [Step(verb, entry.command, entry.time, _circumstances(entry)) for verb, entry in done]
