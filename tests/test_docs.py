@@ -28,23 +28,22 @@ def test_both_real_models_are_there() -> None:
     assert {file.stem for file in RESULTS} == {"initialisation-all-MiniLM-L6-v2", "initialisation-all-mpnet-base-v2"}
 
 
-@pytest.mark.parametrize("file", RESULTS, ids=lambda f: f.stem)
-def test_readme_rows_are_those_results(file: Path) -> None:
-    """README shows hosvd and activation of three forms at two sizes."""
+@pytest.mark.parametrize("batch", [1, 8])
+def test_readme_shows_the_measured_speed(batch: int) -> None:
+    rows = json.loads((ROOT / f"benchmarks/results/speed-cpu-batch-{batch}.json").read_text(encoding="utf-8"))["rows"]
+    found = {row["form"]: row["ratio"]["estimate"] for row in rows if row["way"] == "fused"}
+    shown = [f"{found[form]:.2f}" for form in ("III-384", "IV-36-256", "IV-36-128", "III-64")]
+    assert f"| batch {batch} | {' | '.join(shown)} |" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_shows_the_measured_scores() -> None:
+    """A row a model: its form, what is kept of it, each task's headline, retention."""
+    record = json.loads((ROOT / "benchmarks/results/tasks-all-MiniLM-L6-v2.json").read_text(encoding="utf-8"))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-    for row in rows:
-        kind = "II" if row["tile"] == "whole" else "III + II" if "+" in row["method"] else "III"
-        if row["size"] == "1/48" or (row["tile"] == "square" and row["method"].startswith(("II-", "IV-"))):
-            continue
-        for start in ("hosvd", "activation"):
-            cell = f"{row['starts'][start]['error']:.2f} / {row['starts'][start]['cosine']:.2f}"
-            line = next(
-                x
-                for x in readme.splitlines()
-                if x.startswith(f"| {row['size']} | {kind}") and (kind != "III" or "| III |" in x)
-            )
-            assert cell in line, (line, cell)
+    for row in record["rows"]:
+        scores = [row["scores"][name]["dev"]["mean"][task["metrics"][0]] for name, task in record["tasks"].items()]
+        cells = [f"{row['kept']:.2f}", *(f"{score:.1f}" for score in scores), f"{100 * row['retention']:.1f}%"]
+        assert f"| {row['method']} | {' | '.join(cells)} |" in readme
 
 
 def test_distillation_rows_stand_in_the_page_and_in_readme() -> None:
