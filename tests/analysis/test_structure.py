@@ -126,13 +126,16 @@ def test_sides_see_past_a_rotation_of_the_other_side() -> None:
 
 def test_corners_are_what_hosvd_keeps() -> None:
     stack = Plain([noise(9, 7, seed=seed) for seed in range(6)])
-    sums, grams = corners(stack, modes(stack), [(5, 5), (3, 2), (9, 6)])
+    sums, grams = corners(stack, modes(stack), [(5, 5), (3, 2), (9, 6)], (9, 7))
     u, v = (torch.linalg.eigh(gram)[1].flip(-1) for gram in (modes(stack).left, modes(stack).right))
     for p, q in [(5, 5), (3, 2), (9, 6)]:
         cores = torch.stack([(u[:, :p].T @ w @ v[:, :q]).flatten() for w in stack])
         torch.testing.assert_close(grams[p, q], cores @ cores.T)
         assert float(sums[p, q]) == pytest.approx(float(cores.square().sum()))
     assert float(sums[9, 7]) == pytest.approx(modes(stack).energy)
+    some, own = corners(stack, modes(stack), [(3, 2)], (3, 4))
+    torch.testing.assert_close(some, sums[:4, :5])
+    torch.testing.assert_close(own[3, 2], grams[3, 2])
 
 
 def test_pairs_are_joined_both_ways_and_drawn_with_the_seed() -> None:

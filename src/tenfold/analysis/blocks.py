@@ -138,10 +138,10 @@ class Remainder(Stack):
 
 
 class Rotated(Stack):
-    """U' W_g V' for square orthonormal U (i, i), V (o, o): every core of HOSVD is a corner of it."""
+    """U' W_g V' for orthonormal U (i, p), V (q, o): every core of HOSVD of lower ranks is a corner of it."""
 
     def __init__(self, tiles: Stack, u: Tensor, v: Tensor) -> None:
-        super().__init__(tiles.n, tiles.shape)
+        super().__init__(tiles.n, (u.shape[1], v.shape[0]))
         self.tiles, self.u, self.v = tiles, u, v
 
     def rows(self, g: int, a: int, b: int) -> Tensor:

@@ -76,8 +76,10 @@ def _shared(stack: Stack, forms: Sequence[Form], moments: Moments | None, total:
 
 
 def _kept_in_weights(stack: Stack, forms: Sequence[Form]) -> Mapping[Form, float]:
-    banks = [(f.p, f.q) for f in forms if isinstance(f, Tucker)]
-    sums, grams = corners(stack, modes(stack), banks)
+    shared = [form for form in forms if isinstance(form, TensorTrain | Tucker)]
+    banks = [(form.p, form.q) for form in shared if isinstance(form, Tucker)]
+    largest = max(form.p for form in shared), max(form.q for form in shared)
+    sums, grams = corners(stack, modes(stack), banks, largest)
     keep: dict[Form, float] = {}
     for form in forms:
         if isinstance(form, Tucker):
@@ -134,9 +136,12 @@ def _cores(
 def _kept_by_bank(grams: list[Tensor], core: Tensor, targets: Tensor, moments: Moments, size: int) -> float:
     """By good mixes of the bank that would fit best if a tile's moment were the mean one times a number."""
     mean = torch.stack([grams[s] for s in moments.of]).mean(0)
-    own, common = (core * targets).sum((1, 2)), (core * (mean @ core)).sum((1, 2))
-    scaled = core * (own / common.clamp_min(torch.finfo(core.dtype).tiny)).clamp_min(0).sqrt()[:, None, None]
-    mix = top_eigenvectors(scaled.flatten(1) @ (mean @ scaled).flatten(1).T, size)
+    weighted_core = mean @ core
+    own, common = (core * targets).sum((1, 2)), (core * weighted_core).sum((1, 2))
+    scales = (own / common.clamp_min(torch.finfo(core.dtype).tiny)).clamp_min(0).sqrt()
+    gram = torch.outer(scales, scales) * (core.flatten(1) @ weighted_core.flatten(1).T)
+    mix = top_eigenvectors(gram, size)
+    scaled = core * scales[:, None, None]
     return _kept_by_mixes(grams, targets, moments.of, torch.einsum("gk,gab->kab", mix, scaled), mean)
 
 

@@ -45,17 +45,16 @@ def spectrum(gram: Tensor) -> Tensor:
 Corner = tuple[int, int]
 
 
-def corners(stack: Stack, found: Modes, wanted: Sequence[Corner]) -> tuple[Tensor, dict[Corner, Tensor]]:
-    """What HOSVD at every pair of ranks would keep, each number of the rotated tiles read once.
+def corners(stack: Stack, found: Modes, wanted: Sequence[Corner], largest: Corner) -> tuple[Tensor, dict[Corner, Tensor]]:
+    """What HOSVD at every pair of ranks up to the largest (r, s) would keep, each number of the rotated tiles read once.
 
-    The first: (i + 1, o + 1), the energy of the cores of ranks (p, q). The second: the Gram matrix (n, n) of the cores, for
+    The first: (r + 1, s + 1), the energy of the cores of ranks (p, q). The second: the Gram matrix (n, n) of the cores, for
     the wanted corners only, which must lie one inside the other; its l largest eigenvalues are what a bank of l keeps.
     """
-    i, o = stack.shape
-    rotated = Rotated(stack, top_eigenvectors(found.left, i), top_eigenvectors(found.right, o).T)
+    rotated = Rotated(stack, top_eigenvectors(found.left, largest[0]), top_eigenvectors(found.right, largest[1]).T)
     nested = sorted(set(wanted))
     assert all(a[1] <= b[1] for a, b in pairwise(nested)), nested
-    energy = torch.zeros(i, o, dtype=torch.float64)
+    energy = torch.zeros(largest, dtype=torch.float64)
     shells = torch.zeros(len(nested), stack.n, stack.n, dtype=torch.float64)
     for a, b, slab in rotated.slabs(cuts=[p for p, _ in nested]):
         energy[a:b] = slab.square().sum(0).double().cpu()
