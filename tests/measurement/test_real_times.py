@@ -23,6 +23,7 @@ def test_a_model_against_itself_is_as_fast_as_itself(folder: str) -> None:
     assert all(0.9 < ratio.estimate < 1.1 for ratio in ratios), ratios
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_the_compiler_gives_the_same_outputs_and_its_time_is_apart(folder: str) -> None:
     settings = Settings(batches=(1, 2), lengths=(8,), paths=("eager", "compiled"), repeats=20)
     found = measure_folders(folder, folder, settings)
