@@ -43,6 +43,16 @@ def test_rates_rise_in_the_warm_up_and_fall_to_zero_after_the_last_step() -> Non
     assert rates[55] == pytest.approx(0.5)
 
 
+def test_short_stages_warm_up_for_as_many_steps_as_long_ones_but_no_more_than_half() -> None:
+    def rising(steps: int, **data: Any) -> int:
+        [leg] = worked_out(steps, losses=ONE, **data)
+        return max(range(steps), key=leg.rate)
+
+    assert [rising(steps, warmup=0.1, warmup_steps=30) for steps in (20, 60, 200, 1000)] == [10, 30, 30, 100]
+    assert rising(200) == 100 and rising(10_000) == 500
+    assert rising(200, warmup=0.1) == 20
+
+
 def test_a_constant_phase_stays_level_and_the_next_one_warms_up_again() -> None:
     first, second = worked_out(
         40, warmup=0.25, phases=[{"losses": ONE, "decay": "constant", "lr": 2}, {"losses": ONE, "lr": 0.5}]

@@ -48,11 +48,12 @@ class Leg:
     lr: float
     constant: bool
     warmup: float
+    warmup_steps: int
 
     def rate(self, step: int) -> float:
         """The factor on the rates: up within the warm-up, then down to 0 (which would be the step after the last) or level."""
         length, done = self.stop - self.start, step - self.start
-        rising = round(self.warmup * length)
+        rising = max(round(self.warmup * length), min(self.warmup_steps, length // 2))
         if done < rising:
             return self.lr * (done + 1) / (rising + 1)
         return self.lr if self.constant else self.lr * max(0.0, (length - done) / max(1, length - rising))
@@ -69,7 +70,7 @@ class Models:
 
 def legs(stage: Stage, models: Models, steps: int, task: Task | None = None) -> list[Leg]:
     """The phases in order. Every one has at least one step."""
-    assert stage.phases and stage.warmup is not None
+    assert stage.phases and stage.warmup is not None and stage.warmup_steps is not None
     if steps < len(stage.phases):
         raise RecipeError(f"each of {len(stage.phases)} phases needs a step, got {steps} in all: give more tokens or epochs")
     total = sum(phase.share for phase in stage.phases)
@@ -79,7 +80,8 @@ def legs(stage: Stage, models: Models, steps: int, task: Task | None = None) -> 
         stop = min(max(start + 1, round(steps * shared / total)), steps - left + 1)
         terms = tuple(_term(loss, stage, models, task) for loss in phase.losses)
         chosen = _local(stage, models) if phase.local else terms
-        found.append(Leg(chosen, phase.local, start, stop, phase.lr, phase.decay == "constant", stage.warmup))
+        rise = stage.warmup, stage.warmup_steps
+        found.append(Leg(chosen, phase.local, start, stop, phase.lr, phase.decay == "constant", *rise))
         start = stop
     return found
 

@@ -133,6 +133,7 @@ class Stage(BaseModel):
     lr: float | None = Field(None, gt=0, description="of the factors")
     lr_rest: float | None = Field(None, gt=0, description="of biases, norms and everything else")
     warmup: float | None = Field(None, ge=0, lt=1, description="share of each phase")
+    warmup_steps: int | None = Field(None, ge=0, description="at least so many steps, but no more than half of a phase")
     weight_decay: float | None = Field(None, ge=0)
     freeze_embeddings: bool = True
     dropout: bool = False
@@ -146,6 +147,8 @@ class Stage(BaseModel):
         if self.losses is not None and self.phases is not None:
             raise RecipeError("a stage takes either losses or phases, got both: a stage of one phase needs only losses")
         missing = {k: v for k, v in PRESETS[self.stage, self.preset].items() if getattr(self, k) is None}
+        if self.warmup is not None and self.warmup_steps is None:
+            missing["warmup_steps"] = 0  # a share that was asked for is the share
         if self.losses is not None:
             missing["phases"] = (Phase(losses=self.losses),)
         if self.task is not None and self.length is not None:
@@ -178,6 +181,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, object]] = {
         "lr": 1e-4,
         "lr_rest": 1e-4,
         "warmup": 0.1,
+        "warmup_steps": 0,
         "weight_decay": 0.01,
     },
     ("general", "tenfold"): {
@@ -186,6 +190,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, object]] = {
         "lr": 4e-3,
         "lr_rest": 2e-3,
         "warmup": 0.05,
+        "warmup_steps": 150,
         "weight_decay": 0.0,
     },
     ("task", "paper"): {
@@ -197,6 +202,7 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, object]] = {
         "lr": 5e-5,
         "lr_rest": 5e-5,
         "warmup": 0.1,
+        "warmup_steps": 0,
         "weight_decay": 0.01,
     },
     ("task", "tenfold"): {
@@ -205,12 +211,13 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, object]] = {
         "lr": 1e-3,
         "lr_rest": 5e-4,
         "warmup": 0.05,
+        "warmup_steps": 0,
         "weight_decay": 0.0,
     },
 }
 """paper, general: its code's (lr 1e-4, warm-up 0.1, decay 0.01, batch 256, last hidden + last scores); task: hidden states and
 scores of all layers at a constant rate, then soft labels. tenfold, general: all hidden states and all Q, K, V vectors, each
-over the teacher's variance, at the rate that suits factors; task: the teacher's answers and hidden states at once."""
+over the teacher's variance, at the rate that suits factors, which undoes a good start unless it rises for long enough; task: the teacher's answers and hidden states at once."""
 
 
 def parse_stage(data: Mapping[str, Any]) -> Stage:
