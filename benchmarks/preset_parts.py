@@ -33,8 +33,8 @@ from tenfold.tasks import Rows, TaskSpec, encode, load_task, score
 HIDDEN, VECTORS = {"name": "hidden"}, {"name": "vectors", "weight": 0.5}
 RELATIONS = {"name": "relations", "layers": "last"}
 LAST, SCORES = {"name": "hidden", "layers": "last"}, {"name": "scores", "layers": "last"}
-RATES = {"lr": 1e-3, "lr_rest": 5e-4}
-"""The general preset's own undo the start in stages as short as these."""
+RATES = {"lr": 1e-3, "lr_rest": 5e-4, "warmup": 0.05}
+"""The general preset's own undo the start in stages as short as these, unless they rise for longer."""
 PRESET, UNTAUGHT = "hidden states and vectors of every layer (the preset)", "not taught"
 GENERAL: dict[str, dict[str, Any]] = {
     "last hidden states": {"losses": [LAST]},
@@ -46,7 +46,7 @@ GENERAL: dict[str, dict[str, Any]] = {
     "a quarter of the steps block by block, then the preset": {
         "phases": [{"share": 1, "local": True}, {"share": 3, "losses": [HIDDEN, VECTORS]}]
     },
-    "the preset at its own rate": {"losses": [HIDDEN, VECTORS], "lr": 4e-3, "lr_rest": 2e-3},
+    "the preset at four times the rate": {"losses": [HIDDEN, VECTORS], "lr": 4e-3, "lr_rest": 2e-3},
     "the paper's losses at its rate": {
         "losses": [LAST, SCORES],
         "lr": 1e-4,

@@ -272,7 +272,7 @@ def test_export_copies_what_lies_beside_and_is_compressed_again(folder: Path, tm
     shown = ran("export", tmp_path / "out", tmp_path / "dense").out
     assert "MB of weights" in shown
     names = {path.name for path in (tmp_path / "dense").iterdir()}
-    assert names == {path.name for path in folder.iterdir()}
+    assert names == {path.name for path in folder.iterdir()} | {"history.json"}
     dense, original = (load_file(path / "model.safetensors") for path in (tmp_path / "dense", folder))
     assert {key: value.shape for key, value in dense.items()} == {key: value.shape for key, value in original.items()}
     ran("compress", tmp_path / "dense", tmp_path / "again", "--method", "III-8")
@@ -342,8 +342,7 @@ def test_a_killed_run_leaves_no_output_and_the_next_one_clears_up(tmp_path: Path
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     stale = out.with_name(f"out.partial-{process.pid}")
-    until = time.monotonic() + 120
-    while not stale.exists() and process.poll() is None and time.monotonic() < until:
+    while not stale.exists() and process.poll() is None:
         time.sleep(0.005)
     process.kill()
     assert process.wait() == -signal.SIGKILL

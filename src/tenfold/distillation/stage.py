@@ -217,7 +217,8 @@ PRESETS: Mapping[tuple[str, str], Mapping[str, object]] = {
 }
 """paper, general: its code's (lr 1e-4, warm-up 0.1, decay 0.01, batch 256, last hidden + last scores); task: hidden states and
 scores of all layers at a constant rate, then soft labels. tenfold, general: all hidden states and all Q, K, V vectors, each
-over the teacher's variance, at the rate that suits factors, which undoes a good start unless it rises for long enough; task: the teacher's answers and hidden states at once."""
+over the teacher's variance, at the rate that suits factors, which undoes a good start unless it rises for long enough; task:
+the teacher's answers and hidden states at once."""
 
 
 def parse_stage(data: Mapping[str, Any]) -> Stage:
