@@ -17,6 +17,7 @@ from distilling import environment, general, same, student_folder, weights, writ
 from pico import pico, save_folder
 from transformers import AutoModel, Trainer
 
+from tenfold.distillation.checkpoints import last_good, seal
 from tenfold.distillation.running import Distilled, distill_folder
 from tenfold.distillation.trainer import Distiller
 from tenfold.distillation.watch import Watch
@@ -179,6 +180,16 @@ def test_where_no_checkpoint_is_whole_a_run_begins_again(
         (work / name / "optimizer.pt").unlink()
     result = distill(place, tmp_path / "out")
     assert same(weights(result.out), weights(straight.out)) and len(result.notes) == 2
+
+
+def test_checkpoints_that_are_not_whole_make_room_for_new_ones(tmp_path: Path) -> None:
+    for step in (5, 11):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text("{}")
+    seal(tmp_path / "checkpoint-5")
+    assert last_good(tmp_path, lambda _: None) == str(tmp_path / "checkpoint-5") and len(on_disk(tmp_path)) == 2
+    assert last_good(tmp_path, lambda _: None, drop=True) == str(tmp_path / "checkpoint-5")
+    assert on_disk(tmp_path) == ["checkpoint-5"]
 
 
 def test_a_kill_between_the_last_step_and_saving_adds_no_step(

@@ -1,5 +1,6 @@
 """Which checkpoint of an unfinished run to go on from."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,14 +15,19 @@ def seal(checkpoint: Path) -> None:
     write_json(checkpoint / DIGESTS, {path.name: digest([path]) for path in sorted(checkpoint.iterdir())})
 
 
-def last_good(work: Path, say: Callable[[str], None]) -> str | None:
-    """The newest checkpoint whose files are as they were written; others are passed over, and said so."""
+def last_good(work: Path, say: Callable[[str], None], drop: bool = False) -> str | None:
+    """The newest checkpoint whose files are as they were written; others are passed over, and said so.
+
+    drop: remove those. The trainer keeps the checkpoints of the highest steps: they would crowd out the ones that come now.
+    """
     found = sorted(work.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
     for path in found:
         problem = _problem(path)
         if problem is None:
             return str(path)
         say(f"warning: {path.name} is not whole ({problem}): going on from the one before")
+        if drop:
+            shutil.rmtree(path, ignore_errors=True)
     return None
 
 

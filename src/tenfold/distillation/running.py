@@ -145,7 +145,7 @@ def _trained(sources: tuple[Source, Source], stage: Stage, work: Path, say: Prog
         say(f"training for {run.trainer.args.max_steps:,} steps")
         micro = run.trainer.args.per_device_train_batch_size
         try:
-            _train(run, last_good(work, say), stage)
+            _train(run, last_good(work, say, drop=run.trainer.args.should_save), stage)
             return run
         except torch.OutOfMemoryError as error:
             if run.trainer.accelerator.num_processes > 1 or micro == 1:
